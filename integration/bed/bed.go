@@ -337,20 +337,20 @@ func Run(acquire func() (redlatch.Hold, error)) chan Attempt {
 // Get waits for what Async came to.
 func Get(t *testing.T, from <-chan Attempt) Attempt {
 	t.Helper()
-	return getWithin(t, Patience, from)
+	return Receive(t, Patience, from)
 }
 
-func getWithin(t *testing.T, limit time.Duration, from <-chan Attempt) Attempt {
+// Receive waits for what must come, or for the end of a channel, in this time.
+func Receive[T any](t *testing.T, limit time.Duration, from <-chan T) (got T) {
 	t.Helper()
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	select {
-	case got := <-from:
-		return got
+	case got = <-from:
 	case <-timer.C:
-		t.Fatalf("the acquisition does not return within %v", limit)
-		return Attempt{}
+		t.Fatalf("nothing came within %v", limit)
 	}
+	return got
 }
 
 // Lock locks within Patience or ends the test.
@@ -368,7 +368,7 @@ func Hold(t *testing.T, from <-chan Attempt) redlatch.Hold {
 // HoldWithin waits for a hold that must come in this time.
 func HoldWithin(t *testing.T, limit time.Duration, from <-chan Attempt) redlatch.Hold {
 	t.Helper()
-	got := getWithin(t, limit, from)
+	got := Receive(t, limit, from)
 	if got.Err != nil {
 		t.Fatalf("Lock: %v", got.Err)
 	}
@@ -429,6 +429,16 @@ func Want(t *testing.T, err error, sentinels ...error) {
 	if !slices.ContainsFunc(sentinels, func(want error) bool { return errors.Is(err, want) }) {
 		t.Errorf("error %v, want one of %v", err, sentinels)
 	}
+}
+
+// As ends the test unless err is, or wraps, an error of this type, which it returns.
+func As[E error](t *testing.T, err error) E {
+	t.Helper()
+	e, is := errors.AsType[E](err)
+	if !is {
+		t.Fatalf("error %v, want a %T", err, e)
+	}
+	return e
 }
 
 // Eventually waits for a state that nobody announces.

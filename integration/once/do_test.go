@@ -20,13 +20,9 @@ func TestARunUsesUpThePeriodForEverybody(t *testing.T) {
 		of   *redlatch.Client
 		runs bool
 	}{{"report", x.c, true}, {"report", x.c, false}, {"report", x.other, false}, {"other", x.other, true}} {
-		if must(t, job.of.Once(job.name), hour) != job.runs {
-			t.Errorf("%s ran: %t", job.name, !job.runs)
-		}
+		testbed.Equal(t, must(t, job.of.Once(job.name), hour), job.runs, job.name, "ran")
 	}
-	if ttl := x.Int(t, "PTTL", luascript.OnceKey("report")); ttl <= 0 || ttl > hour.Milliseconds() {
-		t.Errorf("the record lives for %d ms", ttl)
-	}
+	testbed.Between(t, x.Int(t, "PTTL", luascript.OnceKey("report")), 1, hour.Milliseconds(), "ms of the record")
 }
 
 // A run that fails uses up the period, until Reset.
@@ -34,20 +30,15 @@ func TestFailureUsesUpThePeriodUntilReset(t *testing.T) {
 	x := newScene(t)
 	failed, o := errors.New("disk full"), x.other.Once("report")
 	ran, err := x.c.Once("report").Do(t.Context(), hour, func(context.Context) error { return failed })
-	if !ran || !errors.Is(err, failed) {
-		t.Fatal(ran, err)
-	}
-	if must(t, o, hour) {
-		t.Error("ran again after a failure")
-	}
+	testbed.Equal(t, ran, true, "ran")
+	bed.Want(t, err, failed)
+	testbed.Equal(t, must(t, o, hour), false, "ran again after a failure")
 	for _, known := range []bool{true, false} {
 		if got, err := o.Reset(t.Context()); got != known || err != nil {
 			t.Errorf("Reset: %t, %v; want %t", got, err, known)
 		}
 	}
-	if !must(t, o, hour) {
-		t.Error("did not run after Reset")
-	}
+	testbed.Equal(t, must(t, o, hour), true, "ran after Reset")
 }
 
 // A run that fails and loses its lock: the error is both, on one line.
@@ -68,11 +59,7 @@ func TestFailureOfARunThatLosesItsLock(t *testing.T) {
 func TestPanicUnlocks(t *testing.T) {
 	x := newScene(t)
 	func() {
-		defer func() {
-			if recover() == nil {
-				t.Error("no panic")
-			}
-		}()
+		defer func() { testbed.Equal(t, recover(), "no", "what it panics with") }()
 		_, _ = x.c.Once("report").Do(t.Context(), hour, func(context.Context) error { panic("no") })
 	}()
 	if st, err := x.c.RLock("report").State(t.Context()); err != nil || st.Held {
@@ -85,30 +72,21 @@ func TestBadArguments(t *testing.T) {
 	x := newScene(t)
 	run := func(name string, period time.Duration, fn func(context.Context) error) error {
 		ran, err := x.c.Once(name).Do(t.Context(), period, fn)
-		if ran {
-			t.Errorf("%q ran", name)
-		}
+		testbed.Equal(t, ran, false, name, "ran")
 		return err
 	}
 	for option, err := range map[string]error{"period": run("a", time.Millisecond, nothing), "fn": run("a", hour, nil)} {
-		if bad, is := errors.AsType[*redlatch.InvalidOptionError](err); !is || bad.Option != option {
-			t.Errorf("%s: %v", option, err)
-		}
+		testbed.Equal(t, bed.As[*redlatch.InvalidOptionError](t, err).Option, option, "what is refused")
 	}
 	_, reset := x.c.Once("").Reset(t.Context())
 	x.Do(t, "HSET", luascript.OnceKey("taken"), "a", "b")
-	taken := run("taken", hour, nothing)
-	if _, refused := errors.AsType[*redlatch.ServerError](taken); !refused {
-		t.Error(taken)
-	}
+	_ = bed.As[*redlatch.ServerError](t, run("taken", hour, nothing))
 	// The key of the lock is something else.
 	x.Do(t, "SET", "report", "application data")
 	for _, err := range []error{reset, run("", hour, nothing), run("report", hour, nothing)} {
 		bed.Want(t, err, redlatch.ErrInvalidName)
 	}
-	if _, found := record(t, x.Server, "report"); found {
-		t.Error("the period is used up by nobody")
-	}
+	testbed.Equal(t, records(t, x.Server), 0, "periods that are used up by nobody")
 	x.c.Close()
 	bed.Want(t, run("a", hour, nothing), redlatch.ErrClosed)
 	x.Do(t, "DEL", luascript.OnceKey("taken"), "report")
@@ -117,9 +95,8 @@ func TestBadArguments(t *testing.T) {
 // Prefix and NameMapper hold for the record as for the lock.
 func TestNamesAreMapped(t *testing.T) {
 	x := newScene(t, func(c *redlatch.Config) { c.Prefix = "shop:" })
-	if !must(t, x.c.Once("report"), time.Minute) || x.Int(t, "EXISTS", luascript.OnceKey("shop:report")) != 1 {
-		t.Error("no run, or no record under the mapped name")
-	}
+	testbed.Equal(t, must(t, x.c.Once("report"), time.Minute), true, "ran")
+	testbed.Equal(t, x.Int(t, "EXISTS", luascript.OnceKey("shop:report")), 1, "records under the mapped name")
 }
 
 // On a cluster all keys of a job are in one slot.
@@ -128,9 +105,8 @@ func TestOnACluster(t *testing.T) {
 	cluster := testbed.Cluster(t)
 	c := bed.Client(t, cluster.Addrs()[0])
 	for _, name := range []string{"a", "b", "c", "{x}d"} {
-		if !must(t, c.Once(name), hour) || must(t, c.Once(name), hour) {
-			t.Error(name)
-		}
+		testbed.Equal(t, must(t, c.Once(name), hour), true, name, "ran")
+		testbed.Equal(t, must(t, c.Once(name), hour), false, name, "ran again")
 		if ok, err := c.Once(name).Reset(t.Context()); !ok || err != nil {
 			t.Error(name, ok, err)
 		}

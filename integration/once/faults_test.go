@@ -3,7 +3,6 @@ package once
 import (
 	"context"
 	"errors"
-	"strings"
 	"testing"
 	"time"
 
@@ -33,9 +32,7 @@ func TestTheProcessDiesInTheMiddle(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if !ran {
-		t.Error("nobody ran after the lease of the dead one")
-	}
+	testbed.Equal(t, ran, true, "somebody ran after the lease of the dead one")
 	x.proxy.Admit(t)
 	bed.Want(t, end(), redlatch.ErrLeaseLost)
 }
@@ -50,13 +47,9 @@ func TestALostReplyIsNoSecondRun(t *testing.T) {
 	if !ran || err != nil || runs != 1 {
 		t.Fatal(ran, err, runs)
 	}
-	tick, _ := record(t, x.Server, "report")
-	if d := now(t, x.Server) - tick; d < 0 || d > bed.Patience.Milliseconds() {
-		t.Errorf("the period began %d ms ago", d)
-	}
-	if must(t, x.other.Once("report"), hour) {
-		t.Error("a second run")
-	}
+	tick := record(t, x.Server, "report")
+	testbed.Between(t, now(t, x.Server)-tick, 0, bed.Patience.Milliseconds(), "milliseconds since the period began")
+	testbed.Equal(t, must(t, x.other.Once("report"), hour), false, "ran a second time")
 }
 
 // A claim that was given up while it was on its way arrives after the undoing: refused.
@@ -69,19 +62,13 @@ func TestALateCommandOfAGivenUpClaimIsRefused(t *testing.T) {
 	refused := call(ctx, x.c, hour, nothing)
 	trap.Wait(t)
 	cancel()
-	if err := <-refused; !errors.Is(err, context.Canceled) {
-		t.Fatal(err)
-	}
+	bed.Want(t, <-refused, context.Canceled)
 	x.proxy.Admit(t)
 	undone.Wait(t)
 	exists(t, x.Server, luascript.VoidKey("report"), 1)
 	gone(t, x.Server)
-	if reply := trap.Deliver(t); !strings.Contains(reply, ":-1") {
-		t.Errorf("the late command was answered %q", reply)
-	}
-	if _, found := record(t, x.Server, "report"); found {
-		t.Error("it used up the period")
-	}
+	testbed.Equal(t, trap.Deliver(t), "*1\r\n:-1\r\n", "the answer to the late command")
+	testbed.Equal(t, records(t, x.Server), 0, "periods that it used up")
 }
 
 // While the server is away, Do tries until the next tick is at hand, or ctx ends.
@@ -104,19 +91,14 @@ func TestAnUnreachableServer(t *testing.T) {
 		t.Error(err)
 	}
 	x.proxy.Admit(t)
-	if !must(t, o, hour) {
-		t.Error("did not run when the server was back")
-	}
+	testbed.Equal(t, must(t, o, hour), true, "ran when the server was back")
 }
 
 // Too few replicas: the claim is undone, and the error says so.
 func TestReplicaAcks(t *testing.T) {
 	x := newScene(t, func(c *redlatch.Config) { c.ReplicaAcks, c.ReplicaAckTimeout = 1, 50*time.Millisecond })
 	ran, err := x.c.Once("report").Do(t.Context(), hour, nothing)
-	if ran || !errors.Is(err, redlatch.ErrReplicaAcks) {
-		t.Error(ran, err)
-	}
-	if _, found := record(t, x.Server, "report"); found {
-		t.Error("the claim was not undone")
-	}
+	testbed.Equal(t, ran, false, "ran")
+	bed.Want(t, err, redlatch.ErrReplicaAcks)
+	testbed.Equal(t, records(t, x.Server), 0, "claims that were not undone")
 }

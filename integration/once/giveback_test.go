@@ -45,17 +45,13 @@ func TestGivingBackRestoresTheLastRun(t *testing.T) {
 	last := now(t, x.Server) - 950_000 // a call in the last tenth is early
 	x.Do(t, "SET", luascript.OnceKey("report"), itoa(last)+" x 0", "PX", "50000")
 	trap, done := taken(t.Context(), t, x, 1000*time.Second)
-	if tick, _ := record(t, x.Server, "report"); tick == last {
+	if record(t, x.Server, "report") == last {
 		t.Error("nothing was claimed: the test tests nothing")
 	}
 	trap.Release()
 	isBusy(t, <-done, false)
-	if tick, found := record(t, x.Server, "report"); !found || tick != last {
-		t.Errorf("the record says %d (%t), want %d", tick, found, last)
-	}
-	if ttl := x.Int(t, "PTTL", luascript.OnceKey("report")); ttl <= 0 || ttl > 50_000 {
-		t.Errorf("it lives for %d ms", ttl)
-	}
+	testbed.Equal(t, record(t, x.Server, "report"), last, "the record")
+	testbed.Between(t, x.Int(t, "PTTL", luascript.OnceKey("report")), 1, 50_000, "ms of the record")
 }
 
 // A period is given back though the server could not be reached until the caller had left: its ctx ended between two
@@ -79,9 +75,7 @@ func TestGivingBackGoesOnWithoutTheCaller(t *testing.T) {
 				t.Error(err)
 			}
 			oneLine(t, err)
-			if _, found := record(t, x.Server, "report"); !found {
-				t.Error("given back too early: the test tests nothing")
-			}
+			testbed.Equal(t, records(t, x.Server), 1, "claims that are there still: without one this tests nothing")
 			x.proxy.Admit(t)
 			gone(t, x.Server)
 		})
@@ -96,9 +90,8 @@ func TestGivingBackIsRefused(t *testing.T) {
 	x.Do(t, "HSET", luascript.OnceKey("report"), "no", "record")
 	trap.Release()
 	err := <-done
-	if _, refused := errors.AsType[*redlatch.ServerError](err); !errors.Is(err, redlatch.ErrNotAcquired) || !refused {
-		t.Error(err)
-	}
+	_ = bed.As[*redlatch.ServerError](t, err)
+	bed.Want(t, err, redlatch.ErrNotAcquired)
 	oneLine(t, err)
 }
 
@@ -127,7 +120,7 @@ func TestWhoLeavesGivesThePeriodBack(t *testing.T) {
 				trap := stall(x.proxy)
 				done, closed := call(ctx, x.c, hour, never(t)), make(chan struct{})
 				trap.Wait(t)
-				if where != "the claim is on its way" && x.Int(t, "EXISTS", luascript.OnceKey("report")) == 0 {
+				if where != "the claim is on its way" && records(t, x.Server) == 0 {
 					t.Error("nothing was claimed: the test tests nothing")
 				}
 				x.proxy.Refuse() // no new connection either
@@ -152,9 +145,7 @@ func TestWhoLeavesGivesThePeriodBack(t *testing.T) {
 				x.proxy.Admit(t)
 				trap.Release()
 				if <-closed; closes {
-					if _, found := record(t, x.Server, "report"); found {
-						t.Error("the period is used up by nobody")
-					}
+					testbed.Equal(t, records(t, x.Server), 0, "periods that are used up by nobody")
 				}
 				// A claim that was held up runs now, and is undone behind it: nobody has the period for its hour.
 				bed.Eventually(t, "another one runs", func() bool {
@@ -176,9 +167,7 @@ func TestShutdownClaimsNothing(t *testing.T) {
 	h := bed.Lock(t, t.Context(), x.c.RLock("l"))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := x.c.Shutdown(ctx); !errors.Is(err, context.Canceled) { // goes on taking no new locks
-		t.Fatal(err)
-	}
+	bed.Want(t, x.c.Shutdown(ctx), context.Canceled) // goes on taking no new locks
 	before := x.CommandStats(t)
 	if ran, err := x.c.Once("report").Do(t.Context(), hour, never(t)); ran || !errors.Is(err, redlatch.ErrClosed) {
 		t.Error(ran, err)

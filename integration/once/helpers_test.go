@@ -63,19 +63,23 @@ func now(t *testing.T, s *testbed.Server) int64 {
 	return s.Int(t, "EVAL", "local clock = redis.call('TIME') return clock[1] * 1000 + math.floor(clock[2] / 1000)", "0")
 }
 
-// record is what the server remembers of the last run: when its period began.
-func record(t *testing.T, s *testbed.Server, name string) (tick int64, found bool) {
+// record is what the server remembers of the last run: when its period began; 0 is none.
+func record(t *testing.T, s *testbed.Server, name string) int64 {
 	t.Helper()
 	text := s.Text(t, "EVAL", "return redis.call('GET', KEYS[1]) or ''", "1", luascript.OnceKey(name))
 	if text == "" {
-		return 0, false
+		return 0
 	}
 	first, _, _ := strings.Cut(text, " ")
 	tick, err := strconv.ParseInt(first, 10, 64)
-	if err != nil {
-		t.Fatal(text)
-	}
-	return tick, true
+	testbed.Must(t, err)
+	return tick
+}
+
+// records is how many runs the server remembers: one, or none.
+func records(t *testing.T, s *testbed.Server) int64 {
+	t.Helper()
+	return s.Int(t, "EXISTS", luascript.OnceKey("report"))
 }
 
 // gone waits until the record is: the claim was given back, or its period is over.

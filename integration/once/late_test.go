@@ -19,15 +19,11 @@ func TestALateClaim(t *testing.T) {
 				must(t, x.other.Once("report"), period)
 			}
 			trap := x.proxy.DropRequest(testbed.Contains("EVALSHA", luascript.Once.SHA))
-			if must(t, x.c.Once("report"), period) != granted {
-				t.Fatal("the retry came to something else")
-			}
+			testbed.Equal(t, must(t, x.c.Once("report"), period), granted, "the retry was granted")
 			trap.Wait(t)
 			gone(t, x.Server)
 			testbed.Equal(t, trap.Deliver(t), "*1\r\n:-1\r\n", "the answer to the late command")
-			if !must(t, x.other.Once("report"), period) {
-				t.Error("nobody ran in this period")
-			}
+			testbed.Equal(t, must(t, x.other.Once("report"), period), true, "somebody ran in this period")
 		})
 	}
 }

@@ -29,16 +29,11 @@ func TestRunsDoNotOverlap(t *testing.T) {
 			}
 			end := running(t, x.Server, ctx, x.c)
 			ran, err := second.Once("report").Do(ctx, hour, never(t)) // its answer may take as long as a short period
-			if isBusy(t, err, second == x.c); ran {
-				t.Error("it ran during a long run")
-			}
-			if _, found := record(t, x.Server, "report"); found {
-				t.Error("the refused call used up the period")
-			}
+			isBusy(t, err, second == x.c)
+			testbed.Equal(t, ran, false, "ran during a long run")
+			testbed.Equal(t, records(t, x.Server), 0, "periods that the refused call used up")
 			bed.Want(t, end(), nil)
-			if !must(t, second.Once("report"), short) {
-				t.Error("the first call after the long run did not run")
-			}
+			testbed.Equal(t, must(t, second.Once("report"), short), true, "the first call after the long run ran")
 		})
 	}
 }
@@ -52,9 +47,7 @@ func TestALockByHandKeepsItsOwnersJobFromRunning(t *testing.T) {
 		isBusy(t, err, true)
 	}
 	bed.Unlock(t, h)
-	if !must(t, x.c.Once("report"), hour) {
-		t.Error("did not run after the unlock")
-	}
+	testbed.Equal(t, must(t, x.c.Once("report"), hour), true, "ran after the unlock")
 }
 
 // A run whose owner takes the lock between the claim and the run is refused: what it holds stays held, and the period is
@@ -70,9 +63,7 @@ func TestARunThatWouldReenterIsRefused(t *testing.T) {
 	trap.Release()
 	h := bed.Hold(t, byHand)
 	isBusy(t, <-done, true)
-	if _, found := record(t, x.Server, "report"); found {
-		t.Error("the period was not given back")
-	}
+	testbed.Equal(t, records(t, x.Server), 0, "periods that were not given back")
 	if st, err := x.c.RLock("report").State(t.Context()); err != nil || !st.Held || st.Holders[0].Count != 1 {
 		t.Errorf("%+v, %v", st, err)
 	}
@@ -89,9 +80,7 @@ func TestALateLockIsNoSecondRunInAPeriod(t *testing.T) {
 	done := call(t.Context(), x.c, period, func(context.Context) error { began = time.Now(); return nil })
 	trap.Wait(t)
 	gone(t, x.Server) // the period of that claim is over
-	if !must(t, x.other.Once("report"), hour) {
-		t.Fatal("the next period has no run: the test tests nothing")
-	}
+	testbed.Equal(t, must(t, x.other.Once("report"), hour), true, "the next period has a run: else this tests nothing")
 	second := time.Now()
 	trap.Release()
 	if err := <-done; !errors.Is(err, redlatch.ErrUnavailable) || errors.Is(err, redlatch.ErrNotAcquired) {
@@ -100,9 +89,7 @@ func TestALateLockIsNoSecondRunInAPeriod(t *testing.T) {
 	if !began.IsZero() && began.Sub(second).Abs() < period*9/10 {
 		t.Errorf("two runs began within %v; a period is %v", began.Sub(second).Abs(), period)
 	}
-	if must(t, x.other.Once("report"), hour) {
-		t.Error("the run of the next period was forgotten")
-	}
+	testbed.Equal(t, must(t, x.other.Once("report"), hour), false, "the next period has a second run")
 }
 
 // A late lock that nobody has any more when it is given back is told as well, on one line.
@@ -115,9 +102,8 @@ func TestALateLockThatIsGone(t *testing.T) {
 	gone(t, x.Server) // the period of the claim is over
 	trap.Release()
 	err := <-done
-	if !errors.Is(err, redlatch.ErrUnavailable) || !errors.Is(err, redlatch.ErrLeaseLost) {
-		t.Error(err)
-	}
+	bed.Want(t, err, redlatch.ErrUnavailable)
+	bed.Want(t, err, redlatch.ErrLeaseLost)
 	oneLine(t, err)
 }
 
@@ -128,11 +114,8 @@ func TestALateLockInItsPeriodRuns(t *testing.T) {
 	ran := false
 	done := call(t.Context(), x.c, hour, func(context.Context) error { ran = true; return nil })
 	trap.Wait(t)
-	if must(t, x.other.Once("report"), hour) {
-		t.Error("a second run")
-	}
+	testbed.Equal(t, must(t, x.other.Once("report"), hour), false, "ran a second time")
 	trap.Release()
-	if err := <-done; err != nil || !ran {
-		t.Errorf("nobody ran: %v", err)
-	}
+	bed.Want(t, <-done, nil)
+	testbed.Equal(t, ran, true, "ran")
 }

@@ -15,22 +15,18 @@ func TestAResetOnABadLine(t *testing.T) {
 			x := newScene(t)
 			o := x.c.Once("report")
 			must(t, o, hour)
-			tick, _ := record(t, x.Server, "report")
+			tick := record(t, x.Server, "report")
 			set := map[bool]func(testbed.Match) *testbed.Trap{false: x.proxy.DropReply, true: x.proxy.DropRequest}[late]
 			trap := set(testbed.Contains("EVALSHA", luascript.OnceReset.SHA, itoa(tick)))
 			if ok, err := o.Reset(t.Context()); !ok || err != nil {
 				t.Error(ok, err)
 			}
 			trap.Wait(t)
-			if !must(t, o, hour) {
-				t.Error("did not run after the Reset")
-			}
+			testbed.Equal(t, must(t, o, hour), true, "ran after the Reset")
 			if late {
 				trap.Deliver(t)
 			}
-			if must(t, o, hour) {
-				t.Error("a second run in a period")
-			}
+			testbed.Equal(t, must(t, o, hour), false, "ran a second time in a period")
 		})
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/integration/bed"
 	"github.com/redlatch/redlatch/internal/luascript"
+	"github.com/redlatch/redlatch/internal/testbed"
 )
 
 const ticks = 6
@@ -62,9 +63,7 @@ func TestOneRunPerTickThoughClocksDiffer(t *testing.T) {
 					t.Logf("a client came %v late at a tick of %v", late, period)
 					continue
 				}
-				if runs != [ticks]int{1, 1, 1, 1, 1, 1} {
-					t.Errorf("runs of each tick: %v; a client came %v late", runs, late)
-				}
+				testbed.Equal(t, runs, [ticks]int{1, 1, 1, 1, 1, 1}, "runs of each tick; a client was late by", late)
 				return
 			}
 		})
@@ -114,18 +113,12 @@ func TestAnEarlyRunCountsFromItsPeriod(t *testing.T) {
 	// The last run was 950 s ago, the period is 1000 s.
 	last := now(t, s) - 950_000
 	s.Do(t, "SET", luascript.OnceKey("report"), itoa(last)+" x 0", "PX", "50000")
-	if !must(t, o, 1000*time.Second) {
-		t.Fatal("a call in the last tenth was refused")
-	}
-	if tick, _ := record(t, s, "report"); tick != last+1_000_000 {
-		t.Errorf("the period of the early run begins at %d, want %d", tick, last+1_000_000)
-	}
+	testbed.Equal(t, must(t, o, 1000*time.Second), true, "a call in the last tenth ran")
+	testbed.Equal(t, record(t, s, "report"), last+1_000_000, "when the period of the early run begins")
 	// One of the same tick, as late as it may be.
 	last = now(t, s) - 899_000
 	s.Do(t, "SET", luascript.OnceKey("report"), itoa(last)+" x 0", "PX", "101000")
-	if must(t, o, 1000*time.Second) {
-		t.Error("a call before the last tenth ran")
-	}
+	testbed.Equal(t, must(t, o, 1000*time.Second), false, "a call before the last tenth ran")
 }
 
 // The server's clock was set back by a day, or another master with such a clock took over: the
@@ -138,22 +131,12 @@ func TestAClockThatWasSetBack(t *testing.T) {
 	const day = 86_400_000
 	before := now(t, s)
 	s.Do(t, "SET", luascript.OnceKey("report"), itoa(before+day)+" x 0", "PX", itoa(day+1_000_000))
-	if must(t, o, period) {
-		t.Error("ran at once: nobody knows how long ago the last run was")
-	}
+	testbed.Equal(t, must(t, o, period), false, "ran at once: nobody knows how long ago the last run was")
 	after := now(t, s)
-	if tick, found := record(t, s, "report"); !found || tick < before || tick > after {
-		t.Errorf("the last run's period begins at %d (%t), not between %d and %d", tick, found, before, after)
-	}
-	if ttl := s.Int(t, "PTTL", luascript.OnceKey("report")); ttl <= 0 || ttl > period.Milliseconds() {
-		t.Errorf("the record lives for %d ms", ttl)
-	}
+	testbed.Between(t, record(t, s, "report"), before, after, "when the last run's period begins")
+	testbed.Between(t, s.Int(t, "PTTL", luascript.OnceKey("report")), 1, period.Milliseconds(), "ms of the record")
 	// A period that was claimed early begins later than now, as it should.
 	s.Do(t, "SET", luascript.OnceKey("report"), itoa(after+90_000)+" x 0", "PX", itoa(1_090_000))
-	if must(t, o, period) {
-		t.Error("a second run in a period")
-	}
-	if tick, _ := record(t, s, "report"); tick != after+90_000 {
-		t.Errorf("the record of an early run says %d, want %d", tick, after+90_000)
-	}
+	testbed.Equal(t, must(t, o, period), false, "ran a second time in a period")
+	testbed.Equal(t, record(t, s, "report"), after+90_000, "the record of an early run")
 }

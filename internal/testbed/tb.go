@@ -114,6 +114,14 @@ func AtLeast[T cmp.Ordered](tb TB, got, least T, about ...any) {
 	}
 }
 
+// Between fails the test unless got is one of the two, or between them. What it is about may be said.
+func Between[T cmp.Ordered](tb TB, got, least, most T, about ...any) {
+	tb.Helper()
+	if got < least || got > most {
+		tb.Errorf("%s: %v, not from %v to %v", strings.TrimSuffix(fmt.Sprintln(about...), "\n"), got, least, most)
+	}
+}
+
 // Must ends the test after an error.
 func Must(tb TB, err error) {
 	tb.Helper()
