@@ -179,3 +179,36 @@ func TestCalledBesideAnOwnHoldIsNoPoll(t *testing.T) { //nolint:paralleltest // 
 		bed.Unlock(t, bed.Hold(t, got))
 	}
 }
+
+// A waiter whose time on the server is yet to come, since the clock was set back or a server has taken over whose clock is
+// behind, stands before those who come from its next look on, not from the time on at which the clock is there again.
+func TestWaitersOutliveAClockThatWasSetBack(t *testing.T) {
+	s := bed.Loaded(t)
+	for list, lockOf := range map[string]func(*redlatch.Client) redlatch.Locker{
+		luascript.WaitKey("l"):      func(c *redlatch.Client) redlatch.Locker { return c.RLock("l") },
+		luascript.RWWritersKey("w"): func(c *redlatch.Client) redlatch.Locker { return c.ReadWriteLock("w").WriteLock() },
+	} {
+		h := bed.Lock(t, t.Context(), lockOf(rlClient(t, s.Addr())))
+		var got []<-chan bed.Attempt
+		waits := func() (first string) {
+			got = append(got, bed.Async(t.Context(), lockOf(rlClient(t, s.Addr()))))
+			bed.Eventually(t, "a place", func() bool { return s.Int(t, "ZCARD", list) == int64(len(got)) })
+			return s.List(t, "ZRANGE", list, "0", "0")[0]
+		}
+		first := waits()
+		s.Do(t, "ZINCRBY", list, "3600000000", first)
+		bed.Eventually(t, "a look", func() bool {
+			return s.Int(t, "ZCOUNT", list, "-inf", strconv.FormatInt(time.Now().UnixMicro(), 10)) == 1
+		})
+		testbed.Equal(t, waits(), first, "who is first in "+list)
+		bed.Unlock(t, h)
+		for range got {
+			select { // an RLock is anybody's while it is free
+			case a := <-got[0]:
+				bed.Unlock(t, a.Hold)
+			case a := <-got[1]:
+				bed.Unlock(t, a.Hold)
+			}
+		}
+	}
+}

@@ -16,6 +16,10 @@ local function enlist(list, field, place)
       set = redis.pcall('ZADD', list, came - 4e15, client)
     else
       set = redis.pcall('ZADD', list, 'NX', us, client)
+      -- It stands there with a time that is yet to come, since the clock was set back: behind all who come until then.
+      if set == 0 and (tonumber(redis.pcall('ZADD', list, 'XX', 'INCR', 0, client)) or 0) > us then
+        redis.pcall('ZADD', list, us, client)
+      end
     end
     if type(set) ~= 'table' or not string.find(set.err, 'WRONGTYPE', 1, true) then break end
     redis.pcall('DEL', list) -- not ours, whatever it is

@@ -29,7 +29,7 @@
 --          over 1,000
 --
 -- Twice: the field names the acquisition, so a second run finds its own field
--- and changes nothing but the lease; a mark keeps the time of its first run. A
+-- and changes nothing but the lease; a mark keeps the time of its first run, if that has passed. A
 -- run that comes after the acquisition was given up finds its field in the void set. Another
 -- writer's mark is only ever made to count for less long; it is called once.
 --
@@ -51,7 +51,10 @@ local function refuse(ms, holder)
         pcall('ZREM', KEYS[5], f)
       end
     end
-    local set = pcall('ZADD', KEYS[4], 'NX', clock[1] * 1000000 + clock[2], entry)
+    local us = clock[1] * 1000000 + clock[2]
+    local set = pcall('ZADD', KEYS[4], 'NX', us, entry)
+    -- Its time is yet to come, since the clock was set back: it would be behind all who come until then.
+    if set == 0 and tonumber(pcall('ZSCORE', KEYS[4], entry) or 0) > us then set = pcall('ZADD', KEYS[4], us, entry) end
     if type(set) ~= 'table' then set = pcall('ZADD', KEYS[5], now + lives, entry) end
     if due and type(set) ~= 'table' then
       for i = 4, 5 do
