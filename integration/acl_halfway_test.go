@@ -2,7 +2,7 @@ package integration
 
 import (
 	"context"
-	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -21,14 +21,6 @@ func fencedLocks(c *redlatch.Client, name string) map[string]redlatch.Locker {
 	}
 }
 
-// refusedBy fails unless the server has refused it.
-func refusedBy(t *testing.T, what string, err error) {
-	t.Helper()
-	if _, is := errors.AsType[*redlatch.ServerError](err); !is {
-		t.Errorf("%s: %v", what, err)
-	}
-}
-
 // Whoever may not run one of an acquisition's commands is told so, and leaves no lock behind that nobody holds.
 // (Without HDEL, DEL or ZREM nothing can be undone.)
 func TestRefusedHalfWay(t *testing.T) {
@@ -44,7 +36,7 @@ func TestRefusedHalfWay(t *testing.T) {
 				_ = h.Unlock(ctx) // what else is refused does not concern us here
 				continue
 			}
-			refusedBy(t, name, err)
+			_ = bed.As[*redlatch.ServerError](t, err)
 			bed.Eventually(t, "what "+name+" had begun undone", func() bool { return s.Int(t, "EXISTS", name) == 0 })
 		}
 	}
@@ -57,12 +49,8 @@ func TestReaderRefusedHalfWay(t *testing.T) {
 	inside := bed.Lock(t, t.Context(), rlClient(t, s.Addr()).ReadWriteLock("n").ReadLock())
 	c := rlClient(t, s.Addr(), func(c *redlatch.Config) { c.Redis.Username, c.Redis.Password = "half", "pw" })
 	_, err := c.ReadWriteLock("n").ReadLock().TryLock(t.Context(), 0, time.Hour)
-	refusedBy(t, "TryLock", err)
-	if fields := s.Hash(t, "HGETALL", "n"); len(fields) != 2 {
-		t.Errorf("the lock is %v, want the reader's who is inside alone", fields)
-	}
+	_ = bed.As[*redlatch.ServerError](t, err)
+	testbed.Equal(t, len(s.Hash(t, "HGETALL", "n")), 2, "fields of the lock: the reader's who is inside alone")
 	bed.Unlock(t, inside)
-	if left := s.List(t, "KEYS", "*"); len(left) > 0 {
-		t.Errorf("left: %q", left)
-	}
+	testbed.Equal(t, strings.Join(s.List(t, "KEYS", "*"), " "), "", "what is left")
 }

@@ -78,9 +78,7 @@ func TestDataIsNoLock(t *testing.T) {
 			if err := call(); !errors.Is(err, redlatch.ErrInvalidName) {
 				t.Errorf("%s of %s: %v", what, name, err)
 			}
-			if now := dump(name); now != before {
-				t.Fatalf("%s of %s made %q of %q", what, name, now, before)
-			}
+			testbed.Equal(t, dump(name), before, what, "of", name)
 		}
 		if calls := s.CommandStats(t).Sub(stats).Calls; name == "d:big" && calls["hgetall"]+calls["hkeys"] > 0 {
 			t.Errorf("the whole hash was read: %v", calls)

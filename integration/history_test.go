@@ -48,9 +48,7 @@ func evictions(t *testing.T, c *redlatch.Client, name string, most int) []redlat
 func TestHistory(t *testing.T) {
 	s := bed.Server(t, "redlatch_history:")
 	shop, op := rlClient(t, s.Addr(), inName("shop/1")), rlClient(t, s.Addr(), inName("ops/7"))
-	if got := evictions(t, op, "", 10); len(got) != 0 {
-		t.Fatalf("before the first: %+v", got)
-	}
+	testbed.Equal(t, len(evictions(t, op, "", 10)), 0, "evictions before the first")
 	evict(t, shop, op, "silent")
 	if was, err := op.ForceUnlock(t.Context(), "free", redlatch.Recorded("ann", "")); was || err != nil {
 		t.Fatalf("of a free lock: %v, %v", was, err)
@@ -109,13 +107,10 @@ func TestHistoryIsReadInPages(t *testing.T) {
 			got = got[1:]
 		}
 		for i, e := range got {
-			if e.Reason != strconv.Itoa(want.first-i*want.step) {
-				t.Fatalf("%q: entry %d is %+v", name, i, e)
-			}
+			testbed.Equal(t, e.Reason, strconv.Itoa(want.first-i*want.step), name, "entry", i)
 		}
-		if full := min(1000/want.step, want.most); len(got) < full-1 || len(got) > full {
-			t.Errorf("%q: %d entries, want %d", name, len(got), full)
-		}
+		full := min(1000/want.step, want.most)
+		testbed.Between(t, len(got), full-1, full, "entries of", name)
 	}
 	before, err := s.Stats()
 	evictions(t, op, "", 1000)
@@ -177,7 +172,7 @@ func TestHistoryThatCannotBeWritten(t *testing.T) {
 	op = rlClient(t, s.Addr(), logsTo(&log))
 	evict(t, shop, op, "x", redlatch.Recorded("ann", ""))
 	_, err := op.Evictions(t.Context(), "", 10)
-	refusedBy(t, "Evictions", err)
+	_ = bed.As[*redlatch.ServerError](t, err)
 	told(op, "WRONGTYPE")
 	s.Do(t, "DEL", historyKey)
 
@@ -202,9 +197,7 @@ func TestHistoryThatCannotBeWritten(t *testing.T) {
 	trap.Wait(t)
 	next := bed.Lock(t, t.Context(), shop.RLock("x"))
 	bed.Unlock(t, next)
-	if got := evictions(t, shop, "x", 10); len(got) != 1 {
-		t.Errorf("%d entries: %+v", len(got), got)
-	}
+	testbed.Equal(t, len(evictions(t, shop, "x", 10)), 1, "entries")
 	told(op, "not recorded")
 }
 
@@ -230,25 +223,18 @@ func TestHistoryIsAnybodys(t *testing.T) {
 	if !got[0].At.IsZero() || len(got[1].Evicted) > 64 || len(got[2].Reason) != 512 || got[3].Name != "" || len(got[4].Evicted) != 0 {
 		t.Errorf("%+v", got)
 	}
-	if _, err := json.Marshal(got); err != nil {
-		t.Error(err)
-	}
+	_, err := json.Marshal(got)
+	testbed.Must(t, err)
 	for i := range 12 { // newer than all: what is older is read no more
 		add(fmt.Sprintf("1999999999999999999-%d", i+1), "name", "big", "reason", strings.Repeat("r", 1<<20))
 	}
-	if got := evictions(t, c, "", 100); len(got) < 4 || len(got) > 6 {
-		t.Errorf("%d entries of a megabyte are read", len(got))
-	}
+	testbed.Between(t, len(evictions(t, c, "", 100)), 4, 6, "entries of a megabyte that are read")
 	for i := range 3 { // of nothing but empty texts, which cost, too
 		add(append([]string{fmt.Sprintf("2999999999999999999-%d", i+1)}, make([]string, 600_000)...)...)
 	}
-	if got := evictions(t, c, "", 100); len(got) != 1 {
-		t.Errorf("%d entries of 300,000 empty fields are read", len(got))
-	}
+	testbed.Equal(t, len(evictions(t, c, "", 100)), 1, "entries of 300,000 empty fields that are read")
 	evict(t, c, c, "x", redlatch.Recorded("ann", ""))
-	if got := evictions(t, c, "x", 10); len(got) != 1 {
-		t.Errorf("beside them: %+v", got)
-	}
+	testbed.Equal(t, len(evictions(t, c, "x", 10)), 1, "entries beside them")
 	add("18446744073709551615-18446744073709551615", "name", "the last that there can be")
 	evict(t, c, c, "x", redlatch.Recorded("ann", ""))
 }

@@ -72,13 +72,11 @@ func TestInspectEveryKind(t *testing.T) {
 			if o.ClientID != holder.ID() || o.Client != "holder" || !strings.Contains(o.Addr, "127.0.0.1:") || o.Count != 1 || o.Mode != tc.mode {
 				t.Errorf("holder: %+v", o)
 			}
-			if o.Remaining <= 0 || o.Remaining > redlatch.DefaultLeaseTime || in.Remaining < o.Remaining-50*time.Millisecond {
-				t.Errorf("leases: %v of %v", o.Remaining, in.Remaining)
-			}
+			testbed.Between(t, o.Remaining, 1, redlatch.DefaultLeaseTime, "its lease")
+			testbed.AtLeast(t, in.Remaining, o.Remaining-50*time.Millisecond, "the lock's lease")
 			for _, w := range in.Queue {
-				if w.Client != "waiter" || w.ClientID != waiter.ID() {
-					t.Errorf("waiter: %+v", w)
-				}
+				testbed.Equal(t, w.Client, "waiter", "who waits")
+				testbed.Equal(t, w.ClientID, waiter.ID(), "the client that waits")
 				if tc.kind == redlatch.KindFair && (w.AskedSince.After(in.At) || in.At.Sub(w.AskedSince) > time.Minute) {
 					t.Errorf("it waits since %v, now is %v", w.AskedSince, in.At)
 				}
@@ -130,8 +128,7 @@ func TestInspectReadersAndDowngrade(t *testing.T) {
 	if in.Mode != redlatch.ModeWrite || in.HolderCount != 2 || len(in.Holders) != 2 || in.Holders[0].Mode == in.Holders[1].Mode {
 		t.Fatalf("%+v", in)
 	}
-	bed.Unlock(t, w)
-	bed.Unlock(t, r)
+	bed.Unlock(t, w, r)
 	var holds []redlatch.Hold
 	for range 40 {
 		holds = append(holds, bed.Lock(t, ctx, rw.ReadLock()))
@@ -165,10 +162,9 @@ func TestInspectHasOneLimit(t *testing.T) {
 		t.Errorf("the holder is %+v: CLIENT LIST had time beyond the limit", in.Holders)
 	}
 	ends := 0
-	for in, err := range c.Locks(ctx, "") {
-		if ends++; !errors.Is(err, redlatch.ErrUnavailable) {
-			t.Errorf("listed: %+v, %v", in, err)
-		}
+	for _, err := range c.Locks(ctx, "") {
+		ends++
+		bed.Want(t, err, redlatch.ErrUnavailable)
 	}
 	testbed.Equal(t, ends, 1, "times that the list ended")
 	p.Delay(testbed.Replies, 0)
@@ -224,29 +220,22 @@ func TestInspectWhoWaitsForAnRLock(t *testing.T) {
 			t.Errorf("%d: %+v at %v", i, w, in.At)
 		}
 	}
-	if in.Waiting[1].AskedSince.Before(in.Waiting[0].AskedSince) {
-		t.Errorf("%+v", in.Waiting)
-	}
+	testbed.AtLeast(t, in.Waiting[1].AskedSince.Sub(in.Waiting[0].AskedSince), 0, "how much later the second came")
 	for l, err := range op.Locks(ctx, "") {
-		if err != nil || len(l.Waiting) != 2 {
-			t.Errorf("%v %+v", err, l)
-		}
+		testbed.Must(t, err)
+		testbed.Equal(t, len(l.Waiting), 2, "those who wait, in the list")
 	}
 
 	// Nobody names the connections of who is not there; who may not read the list knows nothing of anybody.
 	s.Do(t, "HSET", "dead", "8743c9c0-0795-4907-87fd-6c719a6b4586:g1-mwr9e5v7.1", "1")
 	defer s.Do(t, "DEL", "dead")
-	if in := inLook(t, op, "dead"); !in.Holders[0].Unlisted {
-		t.Errorf("gone: %+v", in.Holders[0])
-	}
+	testbed.Equal(t, inLook(t, op, "dead").Holders[0].Unlisted, true, "gone")
 	if in := inLook(t, op, "x"); in.Holders[0].Unlisted || in.Waiting[0].Unlisted {
 		t.Errorf("there: %+v", in)
 	}
 	s.SetUser(t, "blind", "on", ">pw", "+@all", "-client|list", "~*", "&*")
 	blind := rlClient(t, s.Addr(), func(c *redlatch.Config) { c.Redis.Username, c.Redis.Password = "blind", "pw" })
-	if in := inLook(t, blind, "dead"); in.Holders[0].Unlisted {
-		t.Errorf("not permitted to know: %+v", in.Holders[0])
-	}
+	testbed.Equal(t, inLook(t, blind, "dead").Holders[0].Unlisted, false, "gone, for who may not know")
 	bed.Unlock(t, h)
 	bed.Unlock(t, bed.Hold(t, one))
 	bed.Unlock(t, bed.Hold(t, two))

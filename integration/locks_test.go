@@ -2,7 +2,6 @@ package integration
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"testing"
@@ -37,9 +36,8 @@ func TestLocks(t *testing.T) {
 		out := map[string]redlatch.Kind{}
 		for in, err := range c.Locks(ctx, pattern) {
 			testbed.Must(t, err)
-			if _, twice := out[in.Name]; twice {
-				t.Errorf("%s twice", in.Name)
-			}
+			_, twice := out[in.Name]
+			testbed.Equal(t, twice, false, in.Name, "twice")
 			out[in.Name] = in.Kind
 			if in.HolderCount != 1 || c.Name() == "all" && in.Holders[0].Client != "all" && in.Name != "{a}" {
 				t.Errorf("%+v", in)
@@ -50,12 +48,8 @@ func TestLocks(t *testing.T) {
 	if got := list(c, ""); !maps.Equal(got, want) {
 		t.Errorf("%d of %d locks", len(got), len(want))
 	}
-	if got := list(c, "orders:1?"); len(got) != 10 {
-		t.Errorf("%v", got)
-	}
-	if got := list(other, "else*"); !maps.Equal(got, map[string]redlatch.Kind{"elsewhere": redlatch.KindReentrant}) {
-		t.Errorf("%v", got)
-	}
+	testbed.Equal(t, len(list(c, "orders:1?")), 10, "locks by prefix")
+	testbed.Equal(t, fmt.Sprint(list(other, "else*")), "map[elsewhere:reentrant]", "locks of the other one")
 	seen := 0
 	for _, err := range c.Locks(ctx, "*") { // a loop that ends early
 		if seen++; err != nil || seen == 3 {
@@ -64,9 +58,8 @@ func TestLocks(t *testing.T) {
 	}
 	third := rlClient(t, s.Addr()) // closed by the loop itself
 	for _, err := range third.Locks(ctx, "*") {
-		if third.Close(); err != nil && !errors.Is(err, redlatch.ErrClosed) {
-			t.Error(err)
-		}
+		third.Close()
+		bed.Want(t, err, nil, redlatch.ErrClosed)
 	}
 	ended, cancel := context.WithCancel(ctx)
 	cancel()

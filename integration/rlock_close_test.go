@@ -66,9 +66,7 @@ func TestRLockCloseFromManyGoroutines(t *testing.T) {
 					return
 				}
 				if i%2 == 0 {
-					if err := h.Unlock(t.Context()); err != nil {
-						bed.Want(t, err, redlatch.ErrClosed)
-					}
+					bed.Want(t, h.Unlock(t.Context()), nil, redlatch.ErrClosed)
 					return
 				}
 				first.Do(func() { close(stays) })
@@ -95,9 +93,7 @@ func TestRLockCloseFromManyGoroutines(t *testing.T) {
 				}
 				ctx, cancel := context.WithTimeout(context.Background(), bed.Patience)
 				defer cancel()
-				if err := c.Shutdown(ctx); err != nil {
-					t.Errorf("Shutdown beside Close: %v", err)
-				}
+				bed.Want(t, c.Shutdown(ctx), nil)
 			})
 		}
 		wg.Wait()

@@ -9,6 +9,7 @@ import (
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/integration/bed"
 	"github.com/redlatch/redlatch/internal/luascript"
+	"github.com/redlatch/redlatch/internal/testbed"
 )
 
 // The counter of the tokens lives for FenceTTL after the last acquisition, a day by default, and
@@ -22,9 +23,7 @@ func TestRLockFenceTTL(t *testing.T) {
 	} {
 		c := rlClient(t, s.Addr(), func(c *redlatch.Config) { c.FenceTTL = ttl })
 		h := bed.Lock(t, t.Context(), c.RLock("l", redlatch.Fenced()))
-		if got := s.Int(t, "PTTL", luascript.TokenKey("l")); got < want[0] || got > want[1] {
-			t.Errorf("FenceTTL %v: the counter ends in %d ms", ttl, got)
-		}
+		testbed.Between(t, s.Int(t, "PTTL", luascript.TokenKey("l")), want[0], want[1], "the counter's ms, by", ttl)
 		bed.Unlock(t, h)
 	}
 }
@@ -63,7 +62,6 @@ func TestFencedReentryHasAToken(t *testing.T) {
 		if h.Token() == 0 || nested.Token() > h.Token() {
 			t.Errorf("%s: token %d, and of the re-entry %d", what, h.Token(), nested.Token())
 		}
-		bed.Unlock(t, nested)
-		bed.Unlock(t, h)
+		bed.Unlock(t, nested, h)
 	}
 }

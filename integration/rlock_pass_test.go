@@ -34,9 +34,7 @@ func TestRLockIsPassedOnInsideTheProcess(t *testing.T) {
 		wg.Go(func() {
 			for time.Now().Before(end) || turns.Load() < 1000 { // each stall costs some commands
 				err := c.RLock("l").Do(t.Context(), func(context.Context) error {
-					if inside.Add(1) != 1 {
-						t.Error("two inside")
-					}
+					testbed.Equal(t, inside.Add(1), 1, "who are inside")
 					turns.Add(1)
 					inside.Add(-1)
 					return nil

@@ -63,12 +63,9 @@ func TestRLockTenThousandWaiters(t *testing.T) {
 	}
 	// Two scripts a turn, and a try in vain now and then when a message arrives
 	// beside the hand-over.
-	if calls["evalsha"] > 4*n {
-		t.Errorf("%d scripts for %d turns", calls["evalsha"], n)
-	}
-	if calls["subscribe"] > 2 || calls["unsubscribe"] > 2 {
-		t.Errorf("%d × subscribe, %d × unsubscribe", calls["subscribe"], calls["unsubscribe"])
-	}
+	testbed.AtMost(t, calls["evalsha"], 4*n, "scripts for turns:", n)
+	testbed.AtMost(t, calls["subscribe"], 2, "calls of subscribe")
+	testbed.AtMost(t, calls["unsubscribe"], 2, "calls of unsubscribe")
 }
 
 // A channel that is in use again and again is not unsubscribed at every turn,

@@ -10,6 +10,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/integration/bed"
+	"github.com/redlatch/redlatch/internal/testbed"
 )
 
 // On a server that answers nobody, every wait that ends tells of it, whatever ends it, also that of who stood behind
@@ -60,9 +61,7 @@ func TestFrozenServerIsUnavailableForAll(t *testing.T) {
 	}
 	began := time.Now()
 	wg.Wait()
-	if took := time.Since(began); took > wait+6*time.Second {
-		t.Errorf("the waits of %v ended after %v", wait, took)
-	}
+	testbed.AtMost(t, time.Since(began), wait+6*time.Second, "the waits of", wait, "ended after")
 	for i, err := range errs {
 		if !waited(err) {
 			t.Fatalf("%d: %v, want the end of a wait", i, err)
