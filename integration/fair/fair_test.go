@@ -2,10 +2,8 @@ package fair
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -66,20 +64,19 @@ func TestReentryPassesTheQueue(t *testing.T) {
 func TestTryLockWithoutWait(t *testing.T) {
 	s := bed.Server(t)
 	l := bed.Client(t, s.Addr()).FairLock(name)
-	try := func(what string) {
+	try := func() {
 		t.Helper()
-		if _, err := l.TryLock(t.Context(), 0, 0); !errors.Is(err, redlatch.ErrNotAcquired) {
-			t.Errorf("%s: %v", what, err)
-		}
+		_, err := l.TryLock(t.Context(), 0, 0)
+		bed.Want(t, err, redlatch.ErrNotAcquired)
 	}
 	hold := lockIt(t, l)
-	try("held")
+	try()
 	testbed.Equal(t, s.CommandStats(t).Calls["rpush"], 0, "places in the queue that a TryLock with wait 0 took")
 	got := inLine(t, s, 1, patient(t, s.Addr()))
 	s.AwaitQuiet(t)
 	// As if the holder's lease had run out: free, and nobody has noticed.
 	s.Do(t, "DEL", name)
-	try("free, but somebody waits")
+	try()
 	bed.Unlock(t, inTurn(t, got, 0)) // it was handed to the one who waits for it
 	_ = hold.Unlock(t.Context())
 	bed.Unlock(t, lockIt(t, l))
@@ -104,9 +101,8 @@ func TestOneCommandAndOneMessagePerTurn(t *testing.T) {
 		hold = inTurn(t, got, i)
 	}
 	diff := s.CommandStats(t).Sub(before)
-	if diff.Calls["evalsha"] != waiters || diff.Calls["publish"] != waiters {
-		t.Errorf("%d turns took %d scripts and %d messages", waiters, diff.Calls["evalsha"], diff.Calls["publish"])
-	}
+	testbed.Equal(t, diff.Calls["evalsha"], waiters, "scripts")
+	testbed.Equal(t, diff.Calls["publish"], waiters, "messages")
 	bed.Unlock(t, hold)
 }
 
@@ -128,9 +124,7 @@ func TestAHandOverTakesTwoWays(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- hold.Unlock(t.Context()) }()
 	next := inTurn(t, got, 0)
-	if len(done) > 0 {
-		t.Error("Unlock returned without its answer: this test tells nothing")
-	}
+	testbed.Equal(t, len(done), 0, "whether Unlock has returned without its answer: then this tells nothing")
 	giver.Resume(testbed.Replies)
 	taker.Resume(testbed.Requests)
 	bed.Want(t, <-done, nil)
@@ -161,9 +155,7 @@ func TestStateShowsTheQueue(t *testing.T) {
 	hold := lockIt(t, l)
 	got := inLine(t, s, 3, l)
 	st, queue := state()
-	if want := s.List(t, "LRANGE", queueKey, "0", "-1"); !slices.Equal(queue, want) {
-		t.Errorf("queue %v, not %v", queue, want)
-	}
+	testbed.Equal(t, fmt.Sprint(queue), fmt.Sprint(s.List(t, "LRANGE", queueKey, "0", "-1")), "the queue")
 	if !st.Held || st.Mode != redlatch.ModeLock || len(st.Holders) != 1 || st.Holders[0].Count != 1 ||
 		st.Token != hold.Token() || st.Remaining <= 0 {
 		t.Errorf("held: %+v", st)
@@ -188,9 +180,7 @@ func TestTwoWaitsOfOneOwnerAreTwoPlaces(t *testing.T) {
 	}
 	bed.Unlock(t, hold)
 	a, b := entered(t, got, bed.Patience), entered(t, got, bed.Patience)
-	if ids := fmt.Sprint(min(a.id, b.id), max(a.id, b.id)); ids != "1 3" {
-		t.Fatalf("entered: %s", ids)
-	}
+	testbed.Equal(t, fmt.Sprint(min(a.id, b.id), max(a.id, b.id)), "1 3", "who entered")
 	queued(t, s, 1)
 	bed.Unlock(t, a.hold)
 	select {

@@ -2,7 +2,6 @@ package fair
 
 import (
 	"context"
-	"errors"
 	"strconv"
 	"testing"
 	"time"
@@ -51,9 +50,7 @@ func TestAGrantIsConfirmedInTheBackground(t *testing.T) {
 				believed(t, s, h)
 				time.Sleep(time.Millisecond)
 			}
-			if left := time.Until(h.ValidUntil()); left < lease-skip || left > lease {
-				t.Errorf("%v left %v after a grant of %v", left, skip*6/10, lease)
-			}
+			testbed.Between(t, time.Until(h.ValidUntil()), lease-skip, lease, "left of it, some time after the grant")
 			// A fixed lease counts from the grant, however late it is confirmed.
 			if over := h.ValidUntil().Sub(by.Add(lease)); opts != nil && over > 0 {
 				t.Errorf("a fixed lease of %v ends %v too late", lease, over)
@@ -90,9 +87,7 @@ func TestReenteringInALoopKeepsAGrant(t *testing.T) {
 				again := bed.Lock(t, h.Context(), l, redlatch.WithLease(100*time.Millisecond))
 				_ = again.Unlock(context.Background()) // on a busy machine its own short lease may be over
 			}
-			if h.Context().Err() != nil {
-				t.Errorf("the hold was lost: %v", context.Cause(h.Context()))
-			}
+			bed.Alive(t, h)
 			bed.Unlock(t, h)
 		})
 	}
@@ -120,9 +115,7 @@ func TestAGrantOfWhichLittleIsLeftIsConfirmedFirst(t *testing.T) {
 	time.Sleep(lease) // its last sign of life is older than the lease is long
 	bed.Unlock(t, hold)
 	r := entered(t, got, bed.Patience)
-	if left := r.hold.ValidUntil().Sub(r.at); left < lease*3/4 || left > lease {
-		t.Errorf("%v left of a lease of %v", left, lease)
-	}
+	testbed.Between(t, r.hold.ValidUntil().Sub(r.at), lease*3/4, lease, "left of a lease of", lease)
 	believed(t, s, r.hold)
 	bed.Unlock(t, r.hold)
 }
@@ -197,10 +190,7 @@ func TestUnlockThoughTheNextOnesTokenIsRefused(t *testing.T) {
 	s.Do(t, "SET", luascript.TokenKey(name), "no number")
 	bed.Unlock(t, hold)
 	testbed.Equal(t, s.Int(t, "EXISTS", name), 0, "whether the lock is held")
-	r := receive(t, got, bed.Patience)
-	if _, refused := errors.AsType[*redlatch.ServerError](r.err); !refused {
-		t.Errorf("the waiter: %v", r.err)
-	}
+	_ = bed.As[*redlatch.ServerError](t, bed.Receive(t, bed.Patience, got).err)
 }
 
 // With ReplicaAcks a grant counts only once the replicas have it: it is confirmed
@@ -226,9 +216,7 @@ func TestReplicaAcksOfAGrant(t *testing.T) {
 	queued(t, s, 2)
 	replica.Freeze(t)
 	bed.Unlock(t, hold)
-	if r := receive(t, refused, bed.Patience); !errors.Is(r.err, redlatch.ErrReplicaAcks) {
-		t.Errorf("the waiter that wants acknowledgements: %v", r.err)
-	}
+	bed.Want(t, bed.Receive(t, bed.Patience, refused).err, redlatch.ErrReplicaAcks)
 	h := inTurn(t, next, 0)
 	replica.Thaw(t)
 	bed.Unlock(t, h)
@@ -252,9 +240,7 @@ local alive = string.format('%.0f', clock[1] * 1000 + math.floor(clock[2] / 1000
 redis.call('HSET', KEYS[2], field, alive .. string.sub(redis.call('HGET', KEYS[2], field), 14))`,
 		"2", queueKey, wantsKey, strconv.FormatInt(skip.Milliseconds()/3, 10))
 	bed.Unlock(t, hold)
-	if n := s.Int(t, "EXISTS", name); n != 1 {
-		t.Fatal("the lock was not handed over")
-	}
+	testbed.Equal(t, s.Int(t, "EXISTS", name), 1, "whether the lock was handed over")
 	for end := time.Now().Add(500 * time.Millisecond); len(got) == 0 && time.Now().Before(end); { // longer can't fail it
 		time.Sleep(5 * time.Millisecond)
 	}

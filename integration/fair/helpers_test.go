@@ -69,17 +69,6 @@ func wait(ctx context.Context, l redlatch.Locker, id int, to chan<- result, opts
 	}()
 }
 
-func receive(t *testing.T, from <-chan result, limit time.Duration) result {
-	t.Helper()
-	select {
-	case r := <-from:
-		return r
-	case <-time.After(limit):
-		t.Fatalf("nothing within %v", limit)
-		return result{}
-	}
-}
-
 // inLine lets so many wait for a lock that nobody else waits for, one behind the other; their ids begin with 0.
 func inLine(t *testing.T, s *testbed.Server, n int, l redlatch.Locker, opts ...redlatch.AcquireOption) chan result {
 	t.Helper()
@@ -94,7 +83,7 @@ func inLine(t *testing.T, s *testbed.Server, n int, l redlatch.Locker, opts ...r
 // entered receives from a waiter that has the lock.
 func entered(t *testing.T, from <-chan result, limit time.Duration) result {
 	t.Helper()
-	r := receive(t, from, limit)
+	r := bed.Receive(t, limit, from)
 	if r.err != nil {
 		t.Fatalf("waiter %d: %v", r.id, r.err)
 	}

@@ -42,9 +42,7 @@ func TestALateAcquireAfterAConfirmedGrantTakesNothing(t *testing.T) {
 			}
 			bed.Unlock(t, hold)
 			bed.Unlock(t, inTurn(t, got, 0))
-			if reply := trap.Deliver(t); reply != "*1\r\n:-1\r\n" {
-				t.Errorf("the late command was answered with %q: the lock is held for %d ms by nobody", reply, s.Int(t, "PTTL", name))
-			}
+			testbed.Equal(t, trap.Deliver(t), "*1\r\n:-1\r\n", "the answer to the late command")
 		})
 	}
 }
@@ -63,7 +61,7 @@ func TestTheNewFirstLooksWhenTheLeaseEnds(t *testing.T) {
 	wait(t.Context(), l, 2, got) // it has a subscription already, so it need not ask again
 	queued(t, s, 2)
 	cancel()
-	receive(t, left, slack)
+	bed.Receive(t, slack, left)
 	bed.Unlock(t, inTurn(t, got, 2))
 }
 

@@ -2,8 +2,8 @@ package fair
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -22,9 +22,7 @@ func TestCloseLeavesTheQueues(t *testing.T) {
 	closing.Close()
 	testbed.Equal(t, s.Int(t, "EXISTS", queueKey, scoresKey, wantsKey), 0, "keys of the queue that are left after Close")
 	for range waiters {
-		if r := receive(t, got, slack); !errors.Is(r.err, redlatch.ErrClosed) {
-			t.Errorf("%v", r.err)
-		}
+		bed.Want(t, bed.Receive(t, slack, got).err, redlatch.ErrClosed)
 	}
 	bed.Unlock(t, hold)
 }
@@ -62,7 +60,7 @@ func TestALongQueueEmptiesInAnyOrder(t *testing.T) {
 			delete(stays, id)
 		}
 		for range to - from {
-			if r := receive(t, got, bed.Patience); r.id < from || r.id >= to || r.err == nil {
+			if r := bed.Receive(t, bed.Patience, got); r.id < from || r.id >= to || r.err == nil {
 				t.Fatalf("waiter %d: %v", r.id, r.err)
 			}
 		}
@@ -80,18 +78,14 @@ func TestALongQueueEmptiesInAnyOrder(t *testing.T) {
 		t.Error("the list ends with a marked entry")
 	}
 	leave(200, 590) // more than half of it: the list is made anew
-	if n := s.Int(t, "LLEN", queueKey); n >= int64(2*len(stays)+64) {
-		t.Errorf("list of %d for %d waiters", n, len(stays))
-	}
+	testbed.AtMost(t, s.Int(t, "LLEN", queueKey), int64(2*len(stays)+63), "the list, for waiters:", len(stays))
 	bed.Unlock(t, hold)
 	for i := range waiters {
 		if stays[i] {
 			bed.Unlock(t, inTurn(t, got, i))
 		}
 	}
-	if denied := s.DeniedCommands(t); len(denied) > 0 {
-		t.Errorf("denied: %q", denied)
-	}
+	testbed.Equal(t, strings.Join(s.DeniedCommands(t), " "), "", "what was denied")
 }
 
 // The lock is handed to a waiter that gives up in the same moment: it passes it
@@ -112,9 +106,7 @@ func TestALateGrantIsPassedOn(t *testing.T) {
 	proxy.Pause(testbed.Replies) // the grant is on its way
 	bed.Unlock(t, hold)
 	cancel()
-	if r := receive(t, left, slack); !errors.Is(r.err, context.Canceled) {
-		t.Errorf("who gave up: %v", r.err)
-	}
+	bed.Want(t, bed.Receive(t, slack, left).err, context.Canceled)
 	h := inTurn(t, next, 0)
 	proxy.Resume(testbed.Replies)
 	bed.Unlock(t, h)

@@ -3,6 +3,7 @@ package fair
 import (
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -34,9 +35,7 @@ func acquires(t *testing.T, s *testbed.Server, field string, skip time.Duration)
 // has fails unless it has the lock.
 func has(t *testing.T, s *testbed.Server, field string) {
 	t.Helper()
-	if s.Int(t, "HEXISTS", name, field) != 1 {
-		t.Fatal("it has not got the lock")
-	}
+	testbed.Equal(t, s.Int(t, "HEXISTS", name, field), 1, "whether it has the lock:", field)
 }
 
 // whole tells whether the list has so many, each once and each with a score.
@@ -52,9 +51,7 @@ func whole(t *testing.T, s *testbed.Server, n int) bool {
 func lasts(t *testing.T, s *testbed.Server, least, most time.Duration, keys ...string) {
 	t.Helper()
 	for _, key := range keys {
-		if ttl := time.Duration(s.Int(t, "PTTL", key)) * time.Millisecond; ttl < least || ttl > most {
-			t.Errorf("%s lasts for %v, not for %v to %v", key, ttl, least, most)
-		}
+		testbed.Between(t, time.Duration(s.Int(t, "PTTL", key))*time.Millisecond, least, most, "left of", key)
 	}
 }
 
@@ -127,9 +124,7 @@ func TestWhatTheDeadLeaveGoesAway(t *testing.T) {
 		javaUnlocks(t, s)
 		javaTakes(t, s, 2, time.Minute)
 		javaUnlocks(t, s)
-		if s.Int(t, "EXISTS", name) != 0 {
-			t.Fatal("somebody has the lock")
-		}
+		testbed.Equal(t, s.Int(t, "EXISTS", name), 0, "whether somebody has the lock")
 		forAWeek(t, s)
 	})
 	for _, served := range []bool{true, false} {
@@ -146,9 +141,7 @@ func TestWhatTheDeadLeaveGoesAway(t *testing.T) {
 				leave = "0"
 			}
 			script(t, s, luascript.FairRelease, ours(1), "0", leave, "0")
-			if list := s.List(t, "LRANGE", queueKey, "0", "-1"); len(list) != 1 || list[0] != java(2) {
-				t.Fatalf("queue %v", list)
-			}
+			testbed.Equal(t, strings.Join(s.List(t, "LRANGE", queueKey, "0", "-1"), " "), java(2), "the queue")
 			forAWeek(t, s)
 		})
 	}
@@ -190,9 +183,7 @@ func TestWantsOfTheDeadThatRedissonDropped(t *testing.T) {
 	for range 1000 { // as its refreshes would in a quarter of an hour
 		script(t, s, luascript.FairRefresh)
 	}
-	if n := s.Int(t, "HLEN", wantsKey); n != 1 {
-		t.Fatalf("%d wants", n)
-	}
+	testbed.Equal(t, s.Int(t, "HLEN", wantsKey), 1, "wants")
 	bed.Eventually(t, "a refresh that knows of Redisson", func() bool { return s.Int(t, "PTTL", queueKey) > 2*brief.Milliseconds() })
 	forAWeek(t, s)
 	javaUnlocks(t, s)

@@ -69,9 +69,7 @@ for _, m in ipairs(redis.call('ZRANGE', KEYS[3], 0, -1)) do redis.call('ZINCRBY'
 redis.call('HSET', KEYS[1], ARGV[1], 1)
 redis.call('PEXPIRE', KEYS[1], 30000)
 return 'taken'`, java(thread), strconv.FormatInt(wait.Milliseconds(), 10))
-	if head != "taken" {
-		t.Fatalf("the lock is held or %s is first, not Redisson's waiter %d", head, thread)
-	}
+	testbed.Equal(t, head, "taken", "who is first, or has the lock, before Redisson's waiter", thread)
 }
 
 // javaUnlocks drops stale heads, frees the lock and calls the first in the queue,
@@ -175,9 +173,7 @@ return {string.format('%.0f', redis.call('ZSCORE', KEYS[1], ARGV[1]) - redis.cal
 			ahead, alive = look()
 			return alive != began
 		})
-		if grown, passed := ahead-before, alive-began; grown != passed {
-			t.Errorf("in %d ms the score has grown by %d ms", passed, grown)
-		}
+		testbed.Equal(t, ahead-before, alive-began, "ms by which the score has grown")
 	}
 	bed.Unlock(t, hold)
 	for thread, w := range waits {
@@ -226,9 +222,7 @@ func TestADeadWaiterOfRedisson(t *testing.T) {
 	bed.Unlock(t, hold)
 	before := s.CommandStats(t).Calls["evalsha"]
 	r := entered(t, got, bed.Patience)
-	if late := r.at.Sub(dead); late < -10*time.Millisecond || late > slack {
-		t.Errorf("%v after the time of the dead waiter", late)
-	}
+	testbed.Between(t, r.at.Sub(dead), -10*time.Millisecond, slack, "after the time of the dead waiter")
 	testbed.AtMost(t, s.CommandStats(t).Calls["evalsha"]-before, 8, "scripts")
 	bed.Unlock(t, r.hold)
 }
