@@ -2,7 +2,6 @@ package multi
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -44,14 +43,7 @@ func TestQuorumWaitersOfClosedClients(t *testing.T) {
 				bed.Unlock(t, other)
 			}
 			for range cap(said) {
-				select {
-				case err := <-said:
-					if !errors.Is(err, over) {
-						t.Errorf("error %v, want %v", err, over)
-					}
-				case <-time.After(bed.Patience):
-					t.Fatal("a waiter has been forgotten")
-				}
+				bed.Want(t, bed.Receive(t, bed.Patience, said), over) // no waiter is forgotten
 			}
 			if over != nil {
 				bed.Unlock(t, other)

@@ -135,11 +135,7 @@ func TestSetsUnderFaults(t *testing.T) {
 	close(stop)
 	ended := make(chan struct{})
 	go func() { all.Wait(); close(ended) }()
-	select {
-	case <-ended:
-	case <-time.After(2 * bed.Patience): // the last of them need two seconds
-		t.Fatal("some do not come through")
-	}
+	bed.Receive(t, 2*bed.Patience, ended) // the last of them need two seconds
 	for _, name := range []string{"f", "g", "q", "r", "w"} {
 		becomeFree(t, name, list...)
 	}

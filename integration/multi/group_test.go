@@ -2,7 +2,6 @@ package multi
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -31,8 +30,8 @@ func TestNothingKeptBesideABusyMember(t *testing.T) {
 			m := redlatch.MultiLock(cs[0].RLock(name[0]), cs[1].RLock(name[1]), cs[2].RLock(name[2]))
 			b := bed.Lock(t, t.Context(), others[1].RLock(name[1]))
 			_, err := m.TryLock(t.Context(), 0, 0)
-			busy, is := errors.AsType[*redlatch.NotAcquiredError](err)
-			if !is || busy.Name != name[1] || busy.Holder == "" || busy.Remaining <= 0 {
+			busy := bed.As[*redlatch.NotAcquiredError](t, err)
+			if busy.Name != name[1] || busy.Holder == "" || busy.Remaining <= 0 {
 				t.Errorf("%+v", err)
 			}
 			free(t, on[0], name[0])
@@ -99,13 +98,8 @@ func TestGroupReentryOfAnotherKind(t *testing.T) {
 	s := bed.Server(t)
 	c := bed.Client(t, s.Addr())
 	outer := bed.Lock(t, t.Context(), c.FairLock("b"))
-	h, err := redlatch.MultiLock(plain(c, "a", "b")...).TryLock(outer.Context(), 0, 0)
-	if bad, is := errors.AsType[*redlatch.InvalidOptionError](err); !is || bad.Option != "MultiLock" {
-		t.Errorf("%+v", err)
-	}
-	if err == nil {
-		bed.Unlock(t, h)
-	}
+	_, err := redlatch.MultiLock(plain(c, "a", "b")...).TryLock(outer.Context(), 0, 0)
+	testbed.Equal(t, bed.As[*redlatch.InvalidOptionError](t, err).Option, "MultiLock", "what is refused")
 	free(t, s, "a")
 	count(t, s, "b", "1")
 	bed.Unlock(t, bed.Lock(t, outer.Context(), c.RLock("b")))
@@ -237,8 +231,7 @@ func TestOwnerLivesWhileAMultiLockWaits(t *testing.T) {
 			busy := bed.Lock(t, t.Context(), bed.Client(t, list[0].Addr()).RLock("l"))
 			got := bed.Async(context.WithoutCancel(before.Context()), whole(cs))
 			bed.Listeners(t, 1, "l", list[0])
-			bed.Unlock(t, before)
-			bed.Unlock(t, busy)
+			bed.Unlock(t, before, busy)
 			h := bed.Hold(t, got)
 			bed.Alive(t, h)
 			for i, s := range list {
@@ -264,9 +257,7 @@ func TestUnlockNeverStopsAtTheFirst(t *testing.T) {
 	err := h.Unlock(t.Context())
 	bed.Want(t, err, redlatch.ErrLeaseLost)
 	bed.Want(t, err, redlatch.ErrUnavailable)
-	if un, is := errors.AsType[*redlatch.UnavailableError](err); !is || un.Nodes[0].Node != list[1].Addr() {
-		t.Errorf("details %v", err)
-	}
+	testbed.Equal(t, bed.As[*redlatch.UnavailableError](t, err).Nodes[0].Node, list[1].Addr(), "who is away")
 	free(t, list[2], "c")
 	free(t, list[3], "d")
 	list[1].Thaw(t)
@@ -315,9 +306,8 @@ func TestRefusalOfOneMemberForGood(t *testing.T) {
 	s.Do(t, "ACL", "SETUSER", "default", "resetkeys", "~a", "~c", "~redlatch_*")
 	err := h.Unlock(t.Context())
 	s.Do(t, "ACL", "SETUSER", "default", "allkeys")
-	if refused, is := errors.AsType[*redlatch.ServerError](err); !is || refused.Name != "b" || strings.Contains(err.Error(), "~a") {
-		t.Errorf("%v", err)
-	}
+	testbed.Equal(t, bed.As[*redlatch.ServerError](t, err).Name, "b", "what is refused")
+	testbed.Equal(t, strings.Contains(err.Error(), "~a"), false, "it tells of another's key:", err)
 	free(t, s, "a", "c")
 	testbed.Equal(t, s.Int(t, "DEL", "b"), int64(1), "locks that stay")
 }
@@ -347,12 +337,7 @@ func TestNoLivelockInLockstep(t *testing.T) {
 	}
 	close(begin)
 	for range 2 {
-		select {
-		case err := <-done:
-			bed.Want(t, err, nil)
-		case <-time.After(30 * time.Second): // it takes 7 s; 40 to 70 s without the pauses
-			t.Fatal("no progress")
-		}
+		bed.Want(t, bed.Receive(t, 30*time.Second, done), nil) // it takes 7 s; 40 to 70 s without the pauses
 	}
 }
 
@@ -379,12 +364,7 @@ func TestNoLivelockInQueues(t *testing.T) {
 		}
 		bed.Unlock(t, holds...)
 		for range n * crowd {
-			select {
-			case err := <-done:
-				bed.Want(t, err, nil)
-			case <-time.After(bed.Patience): // all of it takes 0.1 s
-				t.Fatalf("%d locks: no progress", n)
-			}
+			bed.Want(t, bed.Receive(t, bed.Patience, done), nil) // all of it takes 0.1 s
 		}
 	}
 }

@@ -145,9 +145,7 @@ func plain(c *redlatch.Client, names ...string) []redlatch.Member {
 func held(t *testing.T, s *testbed.Server, names ...string) {
 	t.Helper()
 	for _, n := range names {
-		if s.Int(t, "HLEN", n) != 1 {
-			t.Fatalf("%s is not held on %s", n, s.Addr())
-		}
+		testbed.Equal(t, s.Int(t, "HLEN", n), 1, "who hold", n, "on", s.Addr())
 	}
 }
 

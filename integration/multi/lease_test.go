@@ -3,7 +3,6 @@ package multi
 import (
 	"cmp"
 	"context"
-	"errors"
 	"testing"
 	"time"
 
@@ -94,17 +93,11 @@ func TestLostHoldIsRenewedNoMore(t *testing.T) {
 			for _, i := range tc.lost {
 				list[i].Do(t, "DEL", cmp.Or(tc.gone, "l"), "m")
 			}
-			if lost, is := errors.AsType[*redlatch.LeaseLostError](bed.Ended(t, h)); !is || lost.Reason != "member" {
-				t.Errorf("cause %v", context.Cause(h.Context()))
-			}
+			testbed.Equal(t, bed.As[*redlatch.LeaseLostError](t, bed.Ended(t, h)).Reason, "member", "why it ended")
 			lost := time.Now()
-			if !stays() {
-				t.Error("it was freed under the section")
-			}
+			testbed.Equal(t, stays(), true, "left under the section")
 			bed.Eventually(t, "the end of what is left", func() bool { return !stays() })
-			if took := time.Since(lost); took < leaseTime/4 || took > leaseTime+leaseTime/2 {
-				t.Errorf("freed %v after the loss, LeaseTime is %v", took, leaseTime)
-			}
+			testbed.Between(t, time.Since(lost), leaseTime/4, leaseTime+leaseTime/2, "freed after the loss")
 			bed.Eventually(t, "no hold on record", func() bool {
 				return len(cs[0].Held())+len(cs[1].Held())+len(cs[2].Held()) == 0
 			})

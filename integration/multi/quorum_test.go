@@ -42,18 +42,13 @@ func TestQuorumWithTwoAway(t *testing.T) {
 				began = time.Now()
 				bed.Unlock(t, h)
 				freed := time.Since(began)
-				if took > silence-limit || freed > silence-limit {
-					t.Errorf("Lock took %v, Unlock %v: until a connection was given up", took, freed)
-				}
+				testbed.AtMost(t, max(took, freed), silence-limit, "the slower of Lock and Unlock took")
 				lockCost, unlockCost = min(lockCost, took), min(unlockCost, freed)
-				if h.Token() <= token {
-					t.Errorf("token %d after %d", h.Token(), token)
-				}
+				testbed.AtLeast(t, h.Token(), token+1, "its token")
 				token = h.Token()
 			}
-			if lockCost > limit+limit/2 || unlockCost > limit+limit/2 {
-				t.Errorf("Lock took %v and Unlock %v at best, a node's limit is %v", lockCost, unlockCost, limit)
-			}
+			testbed.AtMost(t, lockCost, limit+limit/2, "Lock took, at best")
+			testbed.AtMost(t, unlockCost, limit+limit/2, "Unlock took, at best")
 			for _, f := range back {
 				f()
 			}
@@ -80,9 +75,7 @@ func TestQuorumThreeDown(t *testing.T) {
 			bed.Eventually(t, "an attempt that tells of all that are away, in their order, and of no living one", func() bool {
 				began := time.Now()
 				_, err := q.TryLock(t.Context(), wait, 0)
-				if took := time.Since(began); took < wait || took > wait+most {
-					t.Errorf("a wait of %v took %v", wait, took)
-				}
+				testbed.Between(t, time.Since(began), wait, wait+most, "the wait took")
 				var told []string
 				if un, is := errors.AsType[*redlatch.UnavailableError](err); is {
 					for _, n := range un.Nodes {
@@ -158,9 +151,7 @@ func TestQuorumWithoutINFO(t *testing.T) {
 	}), "q")
 	err := bed.Get(t, bed.Async(t.Context(), q)).Err
 	outcome(t, err, false, false)
-	if refused, is := errors.AsType[*redlatch.ServerError](err); !is || refused.Name != "q" {
-		t.Fatalf("details %v", err)
-	}
+	testbed.Equal(t, bed.As[*redlatch.ServerError](t, err).Name, "q", "what is refused")
 	for _, s := range list[1:] {
 		if !strings.Contains(err.Error(), s.Addr()) {
 			t.Errorf("node %s is not named: %v", s.Addr(), err)
@@ -182,9 +173,7 @@ func TestQuorumLoss(t *testing.T) {
 	x.Servers[1].Do(t, "DEL", "q")
 	time.Sleep(leaseTime * 5 / 4) // over a lease: the other three keep it
 	bed.Alive(t, h)
-	if left := time.Until(h.ValidUntil()); left <= 0 {
-		t.Errorf("valid for %v", left)
-	}
+	testbed.AtLeast(t, time.Until(h.ValidUntil()), 1, "valid for")
 	x.Servers[2].Freeze(t)
 	lost, is := errors.AsType[*redlatch.LeaseLostError](bed.Ended(t, h))
 	if late := time.Since(h.ValidUntil()); !is || lost.Reason != "member" || late > leaseTime/4 { // the checks are a third apart
@@ -248,8 +237,6 @@ func TestValidUntilIsOfWhatIsHeld(t *testing.T) {
 	bed.Eventually(t, "two renewed copies", func() bool { return h.ValidUntil().After(taken.Add(leaseTime)) })
 	bed.Unlock(t, o)
 	<-h.Context().Done() // with the context that it was acquired with, no more
-	if !h.ValidUntil().After(time.Now()) {
-		t.Error("the hold has ended with its context")
-	}
+	testbed.AtLeast(t, time.Until(h.ValidUntil()), 1, "valid after the end of its context for")
 	bed.Unlock(t, h)
 }

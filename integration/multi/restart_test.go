@@ -147,9 +147,7 @@ func opened(t *testing.T, addrs []string, opts ...redlatch.ConfigOption) []*redl
 	out := make([]*redlatch.Client, len(addrs))
 	for i, a := range addrs {
 		c, err := redlatch.Open("redis://"+a, append(opts, redlatch.WithLogger(slog.New(slog.DiscardHandler)))...)
-		if err != nil {
-			t.Fatalf("server %d: %v", i, err)
-		}
+		testbed.Must(t, err)
 		t.Cleanup(c.Close)
 		out[i] = c
 	}
@@ -174,9 +172,8 @@ func TestQuorumOpensWhileAServerIsAway(t *testing.T) {
 			held(t, list[0], "q")
 			held(t, list[2], "q")
 			_, err := cs[1].RLock("alone").TryLock(t.Context(), 0, 0)
-			if bed.Want(t, err, redlatch.ErrUnavailable); errors.Is(err, redlatch.ErrInvalidOption) {
-				t.Error(err)
-			}
+			bed.Want(t, err, redlatch.ErrUnavailable)
+			testbed.Equal(t, errors.Is(err, redlatch.ErrInvalidOption), false, "an invalid option:", err)
 			bed.Unlock(t, h)
 			back()
 			bed.Eventually(t, "a quorum with all three", func() bool {
@@ -219,9 +216,7 @@ func TestOpenMeetsAClusterLate(t *testing.T) {
 	bed.Want(t, err, redlatch.ErrUnavailable)
 	proxy.Admit(t)
 	err = bed.Get(t, bed.Async(context.Background(), l)).Err
-	refused, is := errors.AsType[*redlatch.ServerError](err)
-	if why, topology := errors.AsType[*redlatch.ConnectError](err); !is || !topology || why.Reason != redlatch.ConnectTopology {
-		t.Errorf("%v: %v", refused, err)
-	}
+	_ = bed.As[*redlatch.ServerError](t, err)
+	testbed.Equal(t, bed.As[*redlatch.ConnectError](t, err).Reason, redlatch.ConnectTopology, "why")
 	free(t, set.NodeOfKey(t, "l"), "l")
 }

@@ -53,9 +53,7 @@ func TestQuorumOfReadWriteLocks(t *testing.T) {
 	blocked(t, next)
 	bed.Unlock(t, h2)
 	w2 := bed.HoldWithin(t, woken, next)
-	if w2.Token() <= w.Token() {
-		t.Errorf("token %d after %d", w2.Token(), w.Token())
-	}
+	testbed.AtLeast(t, w2.Token(), w.Token()+1, "the next one's token")
 	bed.Unlock(t, w2)
 }
 
@@ -79,9 +77,8 @@ func TestQuorumNamedTwice(t *testing.T) {
 					t.Errorf("tokens %v", tokens(h))
 				}
 				for _, s := range list {
-					if fields := s.Hash(t, "HGETALL", name); slices.Contains(slices.Collect(maps.Values(fields)), "2") {
-						t.Errorf("%s is held twice: %v", name, fields)
-					}
+					counts := slices.Collect(maps.Values(s.Hash(t, "HGETALL", name)))
+					testbed.Equal(t, slices.Contains(counts, "2"), false, name, "is held twice")
 				}
 				bed.Unlock(t, h)
 			}
@@ -168,8 +165,7 @@ func TestQuorumReadsWithTheTokenOfItsWrite(t *testing.T) {
 	r := bed.Lock(t, job, read)
 	bed.Unlock(t, w)
 	again := bed.Lock(t, job, read)
-	bed.Unlock(t, again)
-	bed.Unlock(t, r)
+	bed.Unlock(t, again, r)
 	next := bed.Lock(t, t.Context(), write)
 	bed.Unlock(t, next)
 	if w.Token() != r.Token() || r.Token() != again.Token() || next.Token() <= r.Token() {
@@ -268,9 +264,7 @@ func TestQuorumKeepsItsMarks(t *testing.T) {
 	}
 	blocked(t, waiting)
 	cancel()
-	if got := <-waiting; got.Err == nil {
-		t.Fatal("a writer beside a reader")
-	}
+	bed.Want(t, (<-waiting).Err, context.Canceled)
 	for _, s := range list {
 		bed.Eventually(t, "no mark", func() bool { return mark(s) == "" })
 	}

@@ -86,9 +86,7 @@ func TestQuorumTakesNoMembersWord(t *testing.T) {
 		token = h.Token()
 		bed.Unlock(t, h)
 		for _, s := range x.Servers[1:] {
-			if n := s.Int(t, "GET", luascript.TokenKey("q")); n > 1<<52 {
-				t.Errorf("counter %s on one server: %d on another", bad, n)
-			}
+			testbed.AtMost(t, s.Int(t, "GET", luascript.TokenKey("q")), 1<<52, bad, "on one; another one's counter")
 		}
 		becomeFree(t, "q", x.Servers...)
 	}
@@ -127,9 +125,7 @@ func TestQuorumTokensIncrease(t *testing.T) {
 				have++
 			}
 		}
-		if have <= nodes/2 {
-			t.Fatalf("step %d: the token stands on %d nodes", step, have)
-		}
+		testbed.AtLeast(t, have, nodes/2+1, "nodes that have the token, in step", step)
 		bed.Unlock(t, append(blockers, again, h)...)
 		p := rand.Perm(nodes)
 		switch {
@@ -179,8 +175,7 @@ func TestFencedQuorumKeepsALateCopy(t *testing.T) {
 			}
 			outlives(t, x, leaseTime, h)
 			again := bed.Lock(t, h.Context(), q)
-			bed.Unlock(t, again)
-			bed.Unlock(t, h)
+			bed.Unlock(t, again, h)
 			next := bed.Lock(t, t.Context(), q)
 			bed.Unlock(t, next)
 			if again.Token() != h.Token() || next.Token() <= h.Token() {
@@ -283,8 +278,7 @@ func TestTokensPerMember(t *testing.T) {
 			t.Errorf("token %d of %v, %v of the re-entry", h.Token(), got, tokens(again))
 		}
 		before = got
-		bed.Unlock(t, again)
-		bed.Unlock(t, h)
+		bed.Unlock(t, again, h)
 	}
 }
 
@@ -303,9 +297,7 @@ func TestFenceOfALockNamedTwice(t *testing.T) {
 	} {
 		for _, m := range []redlatch.Member{redlatch.MultiLock(pair[0], pair[1]), redlatch.MultiLock(pair[1], pair[0])} {
 			h := bed.Lock(t, t.Context(), m)
-			if slices.Contains(tokens(h), 0) {
-				t.Errorf("%s: tokens %v", what, tokens(h))
-			}
+			testbed.Equal(t, slices.Contains(tokens(h), 0), false, what, "without a token:", tokens(h))
 			bed.Unlock(t, h)
 		}
 	}
