@@ -47,9 +47,7 @@ func (w *walk) note(err error) bool {
 	}
 	if refused := (*redlatch.ServerError)(nil); errors.As(err, &refused) {
 		for _, other := range []error{redlatch.ErrNotAcquired, redlatch.ErrUnavailable, redlatch.ErrLeaseLost, context.DeadlineExceeded} {
-			if errors.Is(err, other) {
-				w.t.Errorf("%v matches %v", err, other)
-			}
+			testbed.Equal(w.t, errors.Is(err, other), false, err, "matches", other)
 		}
 	}
 	return err != nil

@@ -2,7 +2,6 @@ package acl
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 	"testing"
@@ -63,9 +62,8 @@ func init() {
 	walks["names"] = inspecting(func(in redlatch.Inspection, java bool) bool { return in.Holders[0].Client != "app/1" && !java })
 	walks["jobs"] = func(w *walk) {
 		app := bed.Client(w.t, w.s.Addr(), func(c *redlatch.Config) { c.Prefix = w.prefix })
-		if _, err := app.Once("job").Do(w.ctx, time.Hour, func(context.Context) error { return nil }); err != nil {
-			w.t.Error(err)
-		}
+		_, err := app.Once("job").Do(w.ctx, time.Hour, func(context.Context) error { return nil })
+		testbed.Must(w.t, err)
 		w.s.Do(w.t, "SCRIPT", "FLUSH")
 		if run, err := w.a.Once("job").Last(w.ctx); !w.note(err) && run.Began.IsZero() {
 			w.say("no run is known")
@@ -128,9 +126,8 @@ func TestWhoLooksEvictsNobody(t *testing.T) {
 		before, err := app.Inspect(w.ctx, name)
 		testbed.Must(t, err)
 		was, err := w.a.ForceUnlock(w.ctx, name)
-		if refused, is := errors.AsType[*redlatch.ServerError](err); was || !is || refused.ErrorType() != "noperm" {
-			t.Errorf("%s: forced without the right: %v, %v", name, was, err)
-		}
+		testbed.Equal(t, was, false, name, "was forced")
+		testbed.Equal(t, bed.As[*redlatch.ServerError](t, err).ErrorType(), "noperm", name)
 		if after, err := app.Inspect(w.ctx, name); err != nil || !after.Held() || after.Holders[0].Owner != before.Holders[0].Owner {
 			t.Errorf("%+v became %+v, %v", before, after, err)
 		}
@@ -155,12 +152,10 @@ func TestWhatAWriteToACounterIsWorth(t *testing.T) {
 	higher := token()
 	s.Do(t, "DEL", counter)
 	none := token()
-	if lower <= before || higher != ahead+1 || none <= before || none > ahead {
-		t.Errorf("%d; behind a lower counter %d, a higher one %d, none %d", before, lower, higher, none)
-	}
+	testbed.AtLeast(t, lower, before+1, "behind a lower counter")
+	testbed.Equal(t, higher, ahead+1, "behind a higher one")
+	testbed.Between(t, none, before+1, ahead, "behind none")
 	s.Do(t, "SET", counter, strconv.FormatUint(last, 10))
-	var refused *redlatch.ServerError
-	if _, err := l.TryLock(t.Context(), 0, 0); !errors.As(err, &refused) {
-		t.Errorf("behind the largest: %v", err)
-	}
+	_, err := l.TryLock(t.Context(), 0, 0) // behind the largest
+	_ = bed.As[*redlatch.ServerError](t, err)
 }

@@ -112,9 +112,8 @@ func TestExclusionBesideAnApplicationThatCancels(t *testing.T) {
 	wg.Wait()
 	close(stop)
 	noise.Wait()
-	if count != took || took == 0 {
-		t.Errorf("counted %d of %d", count, took)
-	}
+	testbed.Equal(t, count, took, "the count")
+	testbed.AtLeast(t, took, 1, "who had it")
 	t.Logf("%d of %d acquired", took, workers*rounds)
 }
 
@@ -143,14 +142,13 @@ func TestRefusals(t *testing.T) {
 		var cfg redlatch.Config
 		change(&cfg)
 		c, err := redlatch.NewWithClient(client, cfg)
-		var refused *redlatch.InvalidOptionError
-		if c != nil || !errors.As(err, &refused) || refused.Option != option || refused.Reason == "" {
+		refused := bed.As[*redlatch.InvalidOptionError](t, err)
+		if c != nil || refused.Option != option || refused.Reason == "" {
 			t.Errorf("%s: %v", option, err)
 		}
 	}
-	if _, err := redlatch.NewWithClient(nil, redlatch.Config{}); !errors.Is(err, redlatch.ErrInvalidOption) {
-		t.Error(err)
-	}
+	_, err := redlatch.NewWithClient(nil, redlatch.Config{})
+	bed.Want(t, err, redlatch.ErrInvalidOption)
 	works(t, client)
 }
 
@@ -160,8 +158,7 @@ func TestAReplicaIsRefused(t *testing.T) {
 	set := testbed.Replicas(t, 1)
 	client, _ := app(t, set.Replicas()[0].Addr(), func(o *rueidis.ClientOption) { o.ForceSingleClient = true })
 	c, err := redlatch.NewWithClient(client, redlatch.Config{})
-	var refused *redlatch.InvalidOptionError
-	if c != nil || !errors.As(err, &refused) || !strings.Contains(refused.Reason, "replica") {
+	if reason := bed.As[*redlatch.InvalidOptionError](t, err).Reason; c != nil || !strings.Contains(reason, "replica") {
 		t.Error(err)
 	}
 	works(t, client)
@@ -177,9 +174,7 @@ func TestTheProbeNeedsNoPermission(t *testing.T) {
 	})
 	for prefix, name := range map[string]string{"": "app:x", "app:": "x"} {
 		c := with(t, client, func(c *redlatch.Config) { c.Prefix = prefix })
-		if err := c.RLock(name).Do(t.Context(), func(context.Context) error { return nil }); err != nil {
-			t.Errorf("with prefix %q: %v", prefix, err)
-		}
+		bed.Want(t, c.RLock(name).Do(t.Context(), func(context.Context) error { return nil }), nil)
 		c.Close()
 	}
 }
@@ -239,9 +234,7 @@ func TestALimitEndsNoCommandOfTheApplication(t *testing.T) {
 	case <-time.After(200 * time.Millisecond): // a connection that is closed tells those who wait there at once
 	}
 	s.Thaw(t)
-	if err := <-got; err != nil {
-		t.Errorf("the application's command: %v", err)
-	}
+	bed.Want(t, <-got, nil)
 	works(t, client)
 }
 
@@ -289,11 +282,9 @@ func TestSentinelFailover(t *testing.T) {
 		Sentinel: rueidis.SentinelOption{MasterSet: testbed.MasterName},
 	}
 	client, _ := app(t, "", func(o *rueidis.ClientOption) { *o = opt })
-	var refused *redlatch.InvalidOptionError
-	if _, err := redlatch.NewWithClient(client, redlatch.Config{Redis: opt}); !errors.As(err, &refused) ||
-		refused.Option != "Redis.Sentinel.TopologyRefreshInterval" {
-		t.Error(err)
-	}
+	_, err := redlatch.NewWithClient(client, redlatch.Config{Redis: opt})
+	option := bed.As[*redlatch.InvalidOptionError](t, err).Option
+	testbed.Equal(t, option, "Redis.Sentinel.TopologyRefreshInterval", "what is refused")
 	opt.Sentinel.TopologyRefreshInterval = 500 * time.Millisecond
 	client, _ = app(t, "", func(o *rueidis.ClientOption) { *o = opt })
 	change := func(c *redlatch.Config) { c.LeaseTime, c.Redis = lease, opt }

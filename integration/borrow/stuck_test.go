@@ -2,7 +2,6 @@ package borrow
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"slices"
 	"sync/atomic"
@@ -69,17 +68,9 @@ func TestCloseLeavesAStuckClientBehind(t *testing.T) {
 				c.Close()
 				close(closed)
 			}()
-			select {
-			case <-closed:
-				if took := time.Since(began); took > 4*limit+2*time.Second {
-					t.Errorf("Close took %v with an UnlockTimeout of %v", took, limit)
-				}
-			case <-time.After(bed.Patience):
-				t.Error("Close does not return")
-			}
-			if cause := context.Cause(h.Context()); !errors.Is(cause, redlatch.ErrClosed) {
-				t.Errorf("the hold ended with %v", cause)
-			}
+			bed.Receive(t, bed.Patience, closed)
+			testbed.AtMost(t, time.Since(began), 4*limit+2*time.Second, "Close took, with an UnlockTimeout of", limit)
+			bed.Want(t, context.Cause(h.Context()), redlatch.ErrClosed)
 			if what == "Lock without a limit" {
 				bed.Want(t, <-called, redlatch.ErrClosed)
 				called <- nil

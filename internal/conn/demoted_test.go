@@ -3,6 +3,7 @@ package conn
 import (
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http/httptest"
@@ -97,21 +98,15 @@ func TestAReplicaCostsItsConnections(t *testing.T) {
 				}
 				c.note(tc.says)
 				c.note(tc.says)
-				if (told == 1) != tc.ends || told > 1 {
-					t.Errorf("told %d times", told)
-				}
-				if err := link.SetDeadline(time.Time{}); (err != nil) != tc.ends {
-					t.Error("the connection:", err)
-				}
+				testbed.Equal(t, told, map[bool]int{true: 1}[tc.ends], "times that it was told")
+				testbed.Equal(t, link.SetDeadline(time.Time{}) != nil, tc.ends, "whether the connection has ended")
 				near, far = net.Pipe()
 				defer func() { _, _ = near.Close(), far.Close() }()
 				meanwhile, err := d.track(near, nil) // the address may lead to the replica still
 				testbed.Must(t, err)
 				time.Sleep(time.Minute)
 				synctest.Wait()
-				if err := meanwhile.SetDeadline(time.Time{}); (err != nil) != tc.ends {
-					t.Error("a connection that was made after the refusal:", err)
-				}
+				testbed.Equal(t, meanwhile.SetDeadline(time.Time{}) != nil, tc.ends, "whether a later one has")
 				close(heard)
 				var got, want []time.Duration
 				for after := range heard {
@@ -120,9 +115,7 @@ func TestAReplicaCostsItsConnections(t *testing.T) {
 				if tc.ends {
 					want = append(want, 0, redialLeast) // what was subscribed in between is left, too
 				}
-				if !slices.Equal(got, want) {
-					t.Errorf("subscriptions were to be made anew after %v, want %v", got, want)
-				}
+				testbed.Equal(t, fmt.Sprint(got), fmt.Sprint(want), "when subscriptions were to be made anew")
 			})
 		})
 	}
@@ -143,14 +136,11 @@ func TestAReplicaThatReadsNothingIsLeftAtOnce(t *testing.T) {
 		testbed.Must(t, secret.Handshake())
 		testbed.Must(t, <-shaken)
 		d := new(dialler)
-		if _, err := d.track(secret, nil); err != nil {
-			t.Fatal(err)
-		}
+		_, err := d.track(secret, nil)
+		testbed.Must(t, err)
 		began := time.Now()
 		(&Conn{dial: d}).note(Refusal("READONLY"))
-		if took := time.Since(began); took > 0 {
-			t.Error("it took", took)
-		}
+		testbed.AtMost(t, time.Since(began), 0, "it took")
 		if _, err := secret.Read(make([]byte, 1)); !errors.Is(err, io.ErrClosedPipe) {
 			t.Error("the connection:", err)
 		}

@@ -66,7 +66,5 @@ func TestNoErrorTakesNoMemory(t *testing.T) {
 			t.Fatal("no error is taken for one")
 		}
 	})
-	if n > 0 {
-		t.Errorf("%v allocations", n)
-	}
+	testbed.Equal(t, n, 0, "allocations")
 }

@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/redis/rueidis"
+
+	"github.com/redlatch/redlatch/internal/testbed"
 )
 
 // addresses is a client that knows nodes at these addresses.
@@ -26,16 +28,12 @@ func (a addresses) Nodes() map[string]rueidis.Client {
 func TestMasterOfAClientThatReadsFromAReplica(t *testing.T) {
 	before := masterAddr(addresses{at: []string{"m:1", "r:1"}})
 	for range 100 {
-		if again := masterAddr(addresses{at: []string{"r:1", "m:1"}}); again != before {
-			t.Fatalf("%s, then %s, though nothing has moved", before, again)
-		}
+		testbed.Equal(t, masterAddr(addresses{at: []string{"r:1", "m:1"}}), before, "though nothing has moved")
 	}
 	for _, at := range [][]string{{"r:1"}, {"r:1", "s:1"}, {"m:1"}} {
 		if masterAddr(addresses{at: at}) == before {
 			t.Errorf("%v is taken for %s", at, before)
 		}
 	}
-	if one := masterAddr(addresses{at: []string{"m:1"}}); one != "m:1" {
-		t.Error(one)
-	}
+	testbed.Equal(t, masterAddr(addresses{at: []string{"m:1"}}), "m:1", "the only one")
 }

@@ -56,13 +56,11 @@ func TestALeavingConnectionEndsAtARefusal(t *testing.T) {
 				}
 			}()
 			for _, w := range tc.writes {
-				if _, err := c.Write([]byte(w)); err != nil {
-					t.Fatal(err)
-				}
+				_, err := c.Write([]byte(w))
+				testbed.Must(t, err)
 			}
-			if _, err = io.Copy(io.Discard, c); errors.Is(err, errRefusesAll) != tc.ends {
-				t.Errorf("ended with: %v", err)
-			}
+			_, err = io.Copy(io.Discard, c)
+			testbed.Equal(t, errors.Is(err, errRefusesAll), tc.ends, "ended with", err)
 		})
 	}
 }

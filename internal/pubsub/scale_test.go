@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/pubsub"
+	"github.com/redlatch/redlatch/internal/testbed"
 )
 
 // visit waits for a lock of its own for a moment: join, confirmation, leave, and
@@ -14,15 +15,11 @@ import (
 func visit(t *testing.T, s *fakeServer, h *pubsub.Hub, name string) {
 	t.Helper()
 	w := h.Join(one(name))
-	if !tries(w) {
-		t.Fatal("not confirmed")
-	}
+	testbed.Equal(t, tries(w), true, "confirmed")
 	leave(w)
 	time.Sleep(2 * pubsub.Linger)
 	synctest.Wait()
-	if n := s.count(s.unsubs, name); n != 1 {
-		t.Fatalf("%d × unsubscribed", n)
-	}
+	testbed.Equal(t, s.count(s.unsubs, name), 1, "times unsubscribed")
 }
 
 // A waiter makes the hub look at its own topic and channel, not at those of
@@ -50,20 +47,14 @@ func TestWaiterCostsTheSameAmongMany(t *testing.T) {
 				}
 				before := h.Looked()
 				w := h.Join(one("late"))
-				if !tries(w) {
-					t.Fatal("not confirmed")
-				}
+				testbed.Equal(t, tries(w), true, "confirmed")
 				leave(w)
 				synctest.Wait()
-				if n := h.Looked() - before; n > 2*first {
-					t.Errorf("looked %d times for the waiter beside %d topics, %d times for the first", n, many, first)
-				}
+				testbed.AtMost(t, h.Looked()-before, 2*first, "looks for the waiter beside topics:", many)
 				if !c.idle {
 					before = h.Looked()
 					visit(t, s, h, "last")
-					if n := h.Looked() - before; n > 2*first+2 { // and at the end of "late"
-						t.Errorf("looked %d times for a visit beside %d topics, %d times for the first", n, many, first)
-					}
+					testbed.AtMost(t, h.Looked()-before, 2*first+2, "looks for a visit") // and at the end of "late"
 					leave(crowd...)
 				}
 			})

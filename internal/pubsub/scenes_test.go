@@ -13,6 +13,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/observe"
 	"github.com/redlatch/redlatch/internal/pubsub"
+	"github.com/redlatch/redlatch/internal/testbed"
 	"github.com/redlatch/redlatch/internal/testbed/texts"
 )
 
@@ -299,9 +300,7 @@ func TestTakeHeadBesideLeave(t *testing.T) {
 				})
 			})
 			wg.Wait()
-			if len(taken) != 1 {
-				t.Fatalf("taken %v", taken)
-			}
+			testbed.Equal(t, len(taken), 1, "who were taken")
 			if taken[0] && (!signalled(line[0]) || line[1].Take().Head != true) {
 				t.Fatal("the first was taken: it wakes, and the second is the head")
 			}

@@ -3,7 +3,6 @@ package hostile
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"strconv"
 	"strings"
 	"testing"
@@ -26,9 +25,7 @@ func rows(t *testing.T, c *redlatch.Client) map[string]map[string]any {
 			t.Fatalf("%.400v", err)
 		}
 		text, err := json.Marshal(in)
-		if err != nil {
-			t.Fatalf("%.100q: %v", in.Name, err)
-		}
+		testbed.Must(t, err)
 		var row map[string]any
 		testbed.Must(t, json.Unmarshal(text, &row))
 		out[in.Name] = row
@@ -61,9 +58,8 @@ func TestOneBadLockNeverFailsAList(t *testing.T) {
 		s.Do(t, "HSET", luascript.FairWantsKey(name), java+"g1-x.1", want)
 	}
 	got := rows(t, c)
-	if got["good"]["kind"] != "reentrant" || got["want1"]["kind"] != "fair" {
-		t.Errorf("%v", got)
-	}
+	testbed.Equal(t, got["good"]["kind"], "reentrant", "the kind of good")
+	testbed.Equal(t, got["want1"]["kind"], "fair", "the kind of want1")
 	for name, key := range odd {
 		problem, _ := got[name]["problem"].(string)
 		if got[name]["kind"] != "unknown" || !strings.Contains(problem, key) {
@@ -82,9 +78,8 @@ func TestNamesThatAreTooLongAreCounted(t *testing.T) {
 	rows(t, c) // loads scripts
 	s.Do(t, "CONFIG", "RESETSTAT")
 	got := rows(t, c)
-	if in, _ := strconv.Atoi(s.Info(t, "stats")["total_net_input_bytes"]); in > 100_000 {
-		t.Errorf("%d bytes were sent to the server", in)
-	}
+	in, _ := strconv.Atoi(s.Info(t, "stats")["total_net_input_bytes"])
+	testbed.AtMost(t, in, 100_000, "bytes that were sent to the server")
 	if len(got) != 2 || got["good"]["kind"] != "reentrant" {
 		t.Errorf("%d rows: %.200v", len(got), got["good"])
 	}
@@ -115,13 +110,10 @@ func TestFarAwayTimesEmptyNoJSON(t *testing.T) {
 	for _, name := range []string{"fair", "rw"} {
 		in, err := c.Inspect(bed.Within(t, time.Minute), name)
 		bed.Want(t, err, nil)
-		if _, err := json.Marshal(in); err != nil {
-			t.Error(err)
-		}
+		_, err = json.Marshal(in)
+		bed.Want(t, err, nil)
 		for _, w := range in.Queue {
-			if y := w.AskedSince.Year(); y > 2200 {
-				t.Errorf("%s: since the year %d", name, y)
-			}
+			testbed.AtMost(t, w.AskedSince.Year(), 2200, name, "since the year")
 		}
 	}
 }
@@ -183,24 +175,20 @@ func TestSpoiledKeysAreNamed(t *testing.T) {
 			s.Do(t, "SET", tc.key, "x")
 			told := func(op string, err error) {
 				t.Helper()
-				_, is := errors.AsType[*redlatch.ServerError](err)
-				if !is || !strings.Contains(err.Error(), tc.key) || !strings.Contains(err.Error(), "delete") {
+				_ = bed.As[*redlatch.ServerError](t, err)
+				if !strings.Contains(err.Error(), tc.key) || !strings.Contains(err.Error(), "delete") {
 					t.Errorf("%s: %v", op, err)
 				}
 			}
 			if tc.waits {
 				told("waiting", attempt(bed.Within(t, 20*time.Second), l, 10*time.Second))
 			}
-			if err := release(t.Context()); err != nil {
-				t.Errorf("unlock: %v", err)
-			}
+			bed.Want(t, release(t.Context()), nil)
 			if err := attempt(bed.Within(t, 20*time.Second), l, 0); tc.free || err != nil {
 				told("the free lock", err)
 			}
 			s.Do(t, "DEL", tc.key)
-			if err := attempt(bed.Within(t, 20*time.Second), l, 10*time.Second); err != nil {
-				t.Errorf("after the DEL: %v", err)
-			}
+			bed.Want(t, attempt(bed.Within(t, 20*time.Second), l, 10*time.Second), nil)
 		})
 	}
 }
@@ -227,9 +215,7 @@ func TestARecordThatCantBeRead(t *testing.T) {
 		if run(time.Hour) {
 			t.Errorf("%.40q: a run that may be the second one", record)
 		}
-		if ttl := s.Int(t, "PTTL", key); ttl <= 0 || ttl > time.Hour.Milliseconds() {
-			t.Errorf("%.40q: its TTL is %d ms", record, ttl)
-		}
+		testbed.Between(t, s.Int(t, "PTTL", key), 1, time.Hour.Milliseconds(), "ms of the record")
 		s.Do(t, "PEXPIRE", key, "1")
 		bed.Eventually(t, "its end", func() bool { return s.Int(t, "EXISTS", key) == 0 })
 		if !run(time.Hour) {
@@ -240,13 +226,11 @@ func TestARecordThatCantBeRead(t *testing.T) {
 			t.Errorf("%.40q: Reset: %t %v", record, was, err)
 		}
 	}
-	if !run(time.Hour) || run(time.Hour) {
-		t.Error("the job is not as before")
-	}
+	testbed.Equal(t, run(time.Hour), true, "the job runs")
+	testbed.Equal(t, run(time.Hour), false, "it runs again")
 	s.Do(t, "PERSIST", key)
-	if run(time.Hour) || s.Int(t, "PTTL", key) <= 0 {
-		t.Errorf("the record has a TTL of %d ms", s.Int(t, "PTTL", key))
-	}
+	testbed.Equal(t, run(time.Hour), false, "it runs again")
+	testbed.AtLeast(t, s.Int(t, "PTTL", key), 1, "ms of the record")
 	s.Do(t, "DEL", key)
 	s.Do(t, "RPUSH", key, "x")
 	if _, err := c.Once("job").Do(t.Context(), time.Hour, func(context.Context) error { return nil }); err == nil ||
