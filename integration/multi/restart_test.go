@@ -70,6 +70,59 @@ func TestRestartedNodeStaysOut(t *testing.T) {
 	testbed.AtLeast(t, time.Since(restarted), leaseTime, "the restarted node counted after")
 }
 
+// TestACopyThatIsLockedAloneToo: whatever its owner asked for of the copies alone, a quorum counts on none for longer
+// than LeaseTime after an answer: by then a node that has forgotten it counts again.
+func TestACopyThatIsLockedAloneToo(t *testing.T) {
+	t.Parallel()
+	const leaseTime = 6 * time.Second
+	for what, c := range map[string]struct {
+		before, inside func(t *testing.T, ctx context.Context, l redlatch.Locker) redlatch.Hold
+	}{
+		"extended inside": {inside: func(t *testing.T, ctx context.Context, l redlatch.Locker) redlatch.Hold {
+			t.Helper()
+			h := bed.Lock(t, ctx, l)
+			testbed.Must(t, h.Extend(t.Context(), 5*leaseTime))
+			return h
+		}},
+		"a fixed lease outside": {before: func(t *testing.T, ctx context.Context, l redlatch.Locker) redlatch.Hold {
+			t.Helper()
+			return bed.Lock(t, ctx, l, redlatch.WithLease(5*leaseTime))
+		}},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			x := quorums(t, 3, lease(leaseTime))
+			time.Sleep(leaseTime * 5 / 4) // all of them count
+			ctx, alone := redlatch.WithOwner(t.Context(), "both"), []redlatch.Hold{}
+			each := func(lock func(t *testing.T, ctx context.Context, l redlatch.Locker) redlatch.Hold) {
+				for i := 0; i < 2 && lock != nil; i++ {
+					alone = append(alone, lock(t, ctx, x.Through[i].RLock("q", redlatch.Fenced())))
+				}
+			}
+			busy := bed.Lock(t, t.Context(), bed.Client(t, x.Servers[2].Addr()).RLock("q"))
+			each(c.before)
+			first := bed.Lock(t, ctx, x.Lock("q"))
+			each(c.inside)
+			bed.Unlock(t, busy)
+			x.Servers[1].Restart(t, testbed.Empty)
+			for _, p := range x.Proxies {
+				p.Pause(testbed.Requests)
+			}
+			second := bed.Lock(t, t.Context(), x.Beside("q"))
+			if first.Context().Err() == nil {
+				t.Errorf("two holders, the first for %v from now", time.Until(first.ValidUntil()))
+			}
+			bed.Unlock(t, second)
+			for _, p := range x.Proxies {
+				p.Resume(testbed.Requests)
+			}
+			for _, h := range append(alone, first) {
+				_ = h.Unlock(t.Context())
+			}
+		})
+	}
+}
+
 // TestRestartIsNoNewDeployment: a process that has seen a young server restart does not take the whole for a new
 // deployment, whatever is free: what that server forgot may still be held. Nor does one that was started after the
 // restart get what is held: as long as a majority has not restarted, a copy is left. What it gets of other locks says

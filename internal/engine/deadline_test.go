@@ -54,6 +54,31 @@ func TestFailedRenewalsAreRetriedUntilTheDeadline(t *testing.T) {
 	}
 }
 
+// What Extend asks for beyond LeaseTime is that hold's alone: the others of its owner end when the watchdog's lease does.
+// Until then renewals are tried at the usual pace.
+func TestAnExtensionIsOfOneHold(t *testing.T) {
+	onFake(t, func(t *testing.T, f *fakeRedis, core *engine.Core) {
+		ctx := engine.WithOwner(t.Context(), "both")
+		outer, inner := take(t, ctx, core, "l"), take(t, ctx, core, "l")
+		time.Sleep(leaseTime / 2)
+		var tries atomic.Int32
+		testbed.Must(t, inner.Extend(t.Context(), 3*leaseTime))
+		extended := time.Now()
+		f.onBefore(func(conn.Command) error { tries.Add(1); return errLost })
+		for _, c := range []struct {
+			h    lock.Hold
+			ends time.Duration
+		}{{outer, leaseTime}, {inner, 3 * leaseTime}} {
+			want := lease.LocalDeadline(extended, c.ends)
+			testbed.Equal(t, c.h.ValidUntil(), want, "valid until")
+			if at := lostAt(t, c.h, lock.LossExpired); !at.Equal(want) {
+				t.Errorf("lost %v off the deadline", at.Sub(want))
+			}
+		}
+		testbed.AtMost(t, tries.Load(), 3*31, "tries in three leases")
+	})
+}
+
 // The answer to a renewal may come after the next one was due: the server was slow, or
 // the process stood still. The next one follows at once: the lease has run since the
 // sending, and little of it may be left.

@@ -120,8 +120,9 @@ func (h *Hold) extendOnce(ctx context.Context, deadline time.Time, length, asked
 		return true, ErrMoved
 	}
 	until := lease.LocalDeadline(c.Sent, asked)
-	if h.lease == 0 {
-		s.until = lease.Later(s.until, until)
+	if h.lease == 0 { // what is more is this hold's alone: another one may be a quorum's copy
+		s.until = lease.Later(s.until, lease.LocalDeadline(c.Sent, min(asked, r.cfg.LeaseTime)))
+		s.extended = s.extended || asked > r.cfg.LeaseTime
 	}
 	if until.After(h.until) {
 		h.until, h.untilLease = until, asked

@@ -193,7 +193,7 @@ func (h *Hold) Count() int {
 // deadlineLocked is the hold's local deadline.
 func (h *Hold) deadlineLocked() time.Time {
 	if h.lease == 0 {
-		return h.session.until
+		return lease.Later(h.session.until, h.until)
 	}
 	return h.until
 }

@@ -32,7 +32,8 @@ type upkeep struct {
 	renewed    bool      // one was sent, at least
 	over       bool      // dropLocked: nobody holds the lock as far as we know, and nothing is renewed
 	renewAt    time.Time // when the next one is due
-	until      time.Time // the local deadline of the holds that are kept
+	until      time.Time // the local deadline of the holds that are kept: LeaseTime after an answered command at most
+	extended   bool      // one of those may count on more, by its own until
 
 	grant      *grant     // handed over by another one's command; nil: by our own, or confirmed
 	answeredAt time.Time  // the sending of the last answered command about it: the tenure counts from there
@@ -143,17 +144,17 @@ func (r *Registry) takeLocked(g *Grant, counted bool) *Hold {
 	if g.Handed {
 		length = g.Lasts
 	}
-	s.until, s.askedEnd = lease.LocalDeadline(g.Sent, length), time.Now().Add(length)
+	s.until, s.askedEnd = lease.LocalDeadline(g.Sent, min(length, r.cfg.LeaseTime)), time.Now().Add(length)
 	h := &m.hold
 	s.addLocked(g.Ctx, h, g.Claim, g.Fixed, g.Sent, counted)
 	if g.Handed {
 		// shorter than asked for until it is confirmed
-		h.until, h.untilLease = s.until, length
+		h.until, h.untilLease = lease.LocalDeadline(g.Sent, length), length
 		now := time.Now()
 		h.began = now.Sub(r.epoch)
 		// Late enough that a short section needs no confirmation at all, early
 		// enough for several tries.
-		s.grant = &grant{asked: g.Lease, at: now, confirmAt: now.Add(s.until.Sub(now) / 4)}
+		s.grant = &grant{asked: g.Lease, at: now, confirmAt: now.Add(h.until.Sub(now) / 4)}
 	} else {
 		h.prolongLocked(g.Sent, g.Fixed, g.Lease)
 	}
@@ -402,9 +403,9 @@ func (s *Session) countsOnLocked() (until time.Time) {
 	if s.keptHolds > 0 {
 		until = s.until
 	}
-	if s.fixedHolds > 0 {
+	if s.fixedHolds > 0 || s.extended {
 		for _, h := range s.holds {
-			if h.state == stateHeld && h.lease > 0 && !h.wholeLost {
+			if h.state == stateHeld && !h.wholeLost {
 				until = lease.Later(until, h.until)
 			}
 		}
@@ -423,10 +424,11 @@ func (s *Session) askedUntilLocked() time.Time {
 
 // askedLocked is when the lease that the hold itself was promised ends on the server.
 func (h *Hold) askedLocked() time.Time {
+	end := h.until.Add(lease.Drift(h.untilLease))
 	if h.lease == 0 {
-		return h.session.until.Add(lease.Drift(h.session.reg.cfg.LeaseTime))
+		return lease.Later(end, h.session.until.Add(lease.Drift(h.session.reg.cfg.LeaseTime)))
 	}
-	return h.until.Add(lease.Drift(h.untilLease))
+	return end
 }
 
 // leftBehind is how much of a lease is worth a command.

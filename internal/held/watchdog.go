@@ -62,13 +62,13 @@ func (w *watchdog) scheduleLocked(s *Session, confirmed time.Time) (next time.Ti
 	}
 	held := s.keptHolds > 0
 	next = s.renewAt
-	if held {
+	if held && !s.extended { // all of those last as long
 		next = lease.Earlier(next, s.until)
 	}
-	if s.fixedHolds > 0 {
+	if s.fixedHolds > 0 || s.extended {
 		for _, h := range s.holds {
-			if h.state == stateHeld && h.lease > 0 {
-				held, next = true, lease.Earlier(next, h.until)
+			if h.state == stateHeld && (h.lease > 0 || s.extended) {
+				held, next = true, lease.Earlier(next, h.deadlineLocked())
 			}
 		}
 	}
@@ -304,8 +304,8 @@ func (w *watchdog) raiseLocked(s *Session, sent time.Time, length time.Duration)
 // retried until the deadline.
 func (w *watchdog) againLocked(s *Session) {
 	pause := w.pace.RetryAfter()
-	if s.grant != nil {
-		pause = min(pause, time.Until(s.until)/4)
+	if left := time.Until(s.until); s.grant != nil && left > 0 {
+		pause = min(pause, left/4)
 	}
 	s.renewing = false
 	s.renewAt = time.Now().Add(pause)
