@@ -56,3 +56,18 @@ func TestASleepCountsForTheEndThatRenewalsLeadTo(t *testing.T) {
 	}
 	r.cfg.News.Wait()
 }
+
+// A grant that was handed over is confirmed before the watchdog's lease is over: who re-enters it may count on no more.
+func TestALongGrantIsConfirmedWithinLeaseTime(t *testing.T) {
+	t.Parallel()
+	const length = time.Second
+	r := &Registry{cfg: Config{LeaseTime: length, News: &observe.News{}, Log: slog.New(slog.DiscardHandler)}, epoch: time.Now()}
+	r.dog = newWatchdog(r)
+	h, err := r.Take(&Grant{
+		Lock: &Lock{Key: "l", Kind: plain{}}, Claim: newOwner().Claim(r, "l"), Ctx: t.Context(), Fixed: 10 * length, Lease: 10 * length,
+		Sent: time.Now(), Handed: true, Lasts: 5 * length,
+	})
+	testbed.Must(t, err)
+	testbed.AtMost(t, time.Until(h.session.grant.confirmAt), length/2, "it is confirmed in")
+	testbed.AtLeast(t, time.Until(h.ValidUntil()), 4*length, "it lasts for")
+}

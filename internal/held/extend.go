@@ -122,9 +122,11 @@ func (h *Hold) extendOnce(ctx context.Context, deadline time.Time, length, asked
 	until := lease.LocalDeadline(c.Sent, asked)
 	if h.lease == 0 { // what is more is this hold's alone: another one may be a quorum's copy
 		s.until = lease.Later(s.until, lease.LocalDeadline(c.Sent, min(asked, r.cfg.LeaseTime)))
-		s.extended = s.extended || asked > r.cfg.LeaseTime
+		if asked > r.cfg.LeaseTime {
+			h.countsOwnLocked()
+		}
 	}
-	if until.After(h.until) {
+	if h.own && until.After(h.until) {
 		h.until, h.untilLease = until, asked
 	}
 	if full := lease.LocalDeadline(c.Sent, length); asked < length && h.lease > 0 && !h.wholeLost && (h.fullUntil == nil || full.After(*h.fullUntil)) {

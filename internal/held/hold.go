@@ -34,6 +34,7 @@ type Hold struct {
 	// guarded by reg.mu
 	alive          bool // counts in Owner.live
 	kept           bool // the watchdog keeps the session for it
+	own            bool // it has a deadline of its own: until
 	state          holdState
 	unlockLeft     bool          // an Unlock gave up waiting; what it began went on
 	endedAsPlanned bool          // its fixed lease ended when it was to end
@@ -270,7 +271,7 @@ func (h *Hold) Forsake() {
 	h.until = lease.Later(h.deadlineLocked(), s.askedUntilLocked().Add(-lease.Drift(length)))
 	if h.lease == 0 {
 		s.unkeepLocked(h)
-		s.fixedHolds++
+		h.countsOwnLocked()
 		h.lease, h.untilLease = length, length
 	}
 	r.dog.scheduleLocked(s, time.Time{})

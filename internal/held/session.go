@@ -24,16 +24,15 @@ type Session struct {
 
 // upkeep is what the watchdog keeps of a session. All of it is guarded by reg.mu.
 type upkeep struct {
-	index      int32     // in the watchdog's heap; -1: not there
-	keptHolds  int32     // that the watchdog renews it for
-	fixedHolds int32     // with leases of their own
-	inFlight   int32     // renewals and checks without an answer
-	renewing   bool      // the latest of them has none; false, too, once its answer would say nothing any more
-	renewed    bool      // one was sent, at least
-	over       bool      // dropLocked: nobody holds the lock as far as we know, and nothing is renewed
-	renewAt    time.Time // when the next one is due
-	until      time.Time // the local deadline of the holds that are kept: LeaseTime after an answered command at most
-	extended   bool      // one of those may count on more, by its own until
+	index     int32     // in the watchdog's heap; -1: not there
+	keptHolds int32     // that the watchdog renews it for
+	ownHolds  int32     // with deadlines of their own: fixed leases, and what Extend asked for beyond LeaseTime
+	inFlight  int32     // renewals and checks without an answer
+	renewing  bool      // the latest of them has none; false, too, once its answer would say nothing any more
+	renewed   bool      // one was sent, at least
+	over      bool      // dropLocked: nobody holds the lock as far as we know, and nothing is renewed
+	renewAt   time.Time // when the next one is due
+	until     time.Time // the local deadline of the holds that are kept: LeaseTime after an answered command at most
 
 	grant      *grant     // handed over by another one's command; nil: by our own, or confirmed
 	answeredAt time.Time  // the sending of the last answered command about it: the tenure counts from there
@@ -154,7 +153,7 @@ func (r *Registry) takeLocked(g *Grant, counted bool) *Hold {
 		h.began = now.Sub(r.epoch)
 		// Late enough that a short section needs no confirmation at all, early
 		// enough for several tries.
-		s.grant = &grant{asked: g.Lease, at: now, confirmAt: now.Add(h.until.Sub(now) / 4)}
+		s.grant = &grant{asked: g.Lease, at: now, confirmAt: now.Add(s.until.Sub(now) / 4)}
 	} else {
 		h.prolongLocked(g.Sent, g.Fixed, g.Lease)
 	}
@@ -251,9 +250,7 @@ func (s *Session) addLocked(ctx context.Context, h *Hold, c *Claim, fixed time.D
 	h.alive = true
 	if fixed > 0 {
 		h.until, h.untilLease = lease.LocalDeadline(sent, fixed), fixed
-	}
-	if fixed > 0 {
-		s.fixedHolds++
+		h.countsOwnLocked()
 	} else {
 		h.kept = true
 		s.keptHolds++
@@ -277,7 +274,7 @@ func (h *Hold) prolongLocked(sent time.Time, fixed, asked time.Duration) {
 // fullLocked is the latest local deadline that renewals lead the session's fixed holds to, beyond what was
 // asked for; zero: none.
 func (s *Session) fullLocked() (end time.Time) {
-	if s.fixedHolds > 0 {
+	if s.ownHolds > 0 {
 		for _, h := range s.holds {
 			if h.state == stateHeld && h.fullUntil != nil {
 				end = lease.Later(end, *h.fullUntil)
@@ -297,12 +294,20 @@ func (s *Session) removeLocked(h *Hold) {
 		s.holds[last] = nil
 		s.holds = s.holds[:last]
 		s.unkeepLocked(h)
-		if h.lease > 0 {
-			s.fixedHolds--
+		if h.own {
+			s.ownHolds--
 		}
 		if s.joined != nil {
 			s.unjoinLocked(h.claim)
 		}
+	}
+}
+
+// countsOwnLocked: the hold has a deadline of its own from now on.
+func (h *Hold) countsOwnLocked() {
+	if !h.own {
+		h.own = true
+		h.session.ownHolds++
 	}
 }
 
@@ -365,7 +370,7 @@ func (r *Registry) leavesBehindLocked(h *Hold) {
 // tell gives that back, since a living process leaves none.
 func (r *Registry) expireLocked(s *Session, now time.Time) []*Hold {
 	var lost []*Hold
-	if s.fixedHolds == 0 && s.keptHolds > 0 && !lease.Passed(now, s.until) {
+	if s.ownHolds == 0 && s.keptHolds > 0 && !lease.Passed(now, s.until) {
 		return nil // all of them last as long
 	}
 	for _, h := range s.holds {
@@ -403,7 +408,7 @@ func (s *Session) countsOnLocked() (until time.Time) {
 	if s.keptHolds > 0 {
 		until = s.until
 	}
-	if s.fixedHolds > 0 || s.extended {
+	if s.ownHolds > 0 {
 		for _, h := range s.holds {
 			if h.state == stateHeld && !h.wholeLost {
 				until = lease.Later(until, h.until)

@@ -62,15 +62,14 @@ func (w *watchdog) scheduleLocked(s *Session, confirmed time.Time) (next time.Ti
 	}
 	held := s.keptHolds > 0
 	next = s.renewAt
-	if held && !s.extended { // all of those last as long
-		next = lease.Earlier(next, s.until)
-	}
-	if s.fixedHolds > 0 || s.extended {
+	if s.ownHolds > 0 {
 		for _, h := range s.holds {
-			if h.state == stateHeld && (h.lease > 0 || s.extended) {
+			if h.state == stateHeld {
 				held, next = true, lease.Earlier(next, h.deadlineLocked())
 			}
 		}
+	} else if held { // all of them last as long
+		next = lease.Earlier(next, s.until)
 	}
 	if !held {
 		w.heap.Remove(s)
@@ -280,7 +279,7 @@ func (w *watchdog) raiseLocked(s *Session, sent time.Time, length time.Duration)
 	part := min(length, w.reg.cfg.LeaseTime)
 	until := lease.LocalDeadline(sent, part)
 	s.until = lease.Later(s.until, until)
-	if s.fixedHolds > 0 {
+	if s.ownHolds > 0 {
 		for _, h := range s.holds {
 			if h.fullUntil != nil && until.After(h.until) {
 				h.until, h.untilLease = lease.Earlier(until, *h.fullUntil), part
