@@ -123,6 +123,26 @@ func ExampleDo() {
 	// source is down
 }
 
+// An error of Do tells whether the section has run: one of Unlock is an *UnlockError.
+func ExampleUnlockError() {
+	ctx := context.Background()
+	client := open()
+	shipping := func(context.Context) error {
+		fmt.Println("shipping")
+		client.Close() // the program is stopping
+		return nil
+	}
+	for range 2 {
+		err := redlatch.Do(ctx, client.RLock("order:9"), shipping, redlatch.WithLease(time.Second))
+		_, ran := errors.AsType[*redlatch.UnlockError](err)
+		fmt.Println(errors.Is(err, redlatch.ErrClosed), ran)
+	}
+	// Output:
+	// shipping
+	// true true
+	// true false
+}
+
 // A job that runs only if nobody else is at it: with a wait of 0, TryDo tries once. A deadline of ctx, as with Do,
 // would end the job as well.
 func ExampleTryDo() {

@@ -42,7 +42,7 @@ Columns: TIME by the server's clock; EVICTED the process, or the owner, and the 
 				case len(past) > 0:
 					screenOf(a.std.out).history(a.std.out, past)
 				default:
-					fmt.Fprintln(a.std.err, "no evictions are recorded")
+					fmt.Fprintln(a.std.err, "no evictions are recorded under the prefix "+quote.Name(a.flags.get("prefix")))
 				}
 				return nil
 			})

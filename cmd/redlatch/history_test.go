@@ -15,7 +15,8 @@ import (
 // page and in its log.
 func TestHistory(t *testing.T) {
 	s, c := beside(t, named("shop/1"))
-	call(t, s, "history").fails(exitOK, "no evictions")
+	call(t, s, "history").fails(exitOK, `no evictions are recorded under the prefix ""`)
+	call(t, s, "history", "--prefix", "shop:").fails(exitOK, `under the prefix "shop:"`)
 	h := hold(t, c.RLock("orders:42"))
 	got := call(t, s, "unlock", "orders:42", "--any-owner", "--yes", "--reason", "its machine is\ngone").ends(exitOK)
 	lacks(t, got.errs, "not in the history")
