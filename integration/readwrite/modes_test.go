@@ -40,6 +40,25 @@ func TestReentryIsCountedPerMode(t *testing.T) {
 	empty(t, s)
 }
 
+// A writer reads with its first attempt, also where it would share a reader's hold, alone and with other locks.
+func TestAWriterReadsAtOnce(t *testing.T) {
+	s := bed.Loaded(t)
+	c := client(t, s, 30*time.Second)
+	for _, opts := range [][]redlatch.Option{nil, {redlatch.ShareReads()}} {
+		l := c.ReadWriteLock("n", opts...)
+		w := bed.Lock(t, t.Context(), l.WriteLock())
+		for _, read := range []redlatch.Locker{l.ReadLock(), redlatch.MultiLock(l.ReadLock(), c.RLock("b"))} {
+			r, err := read.TryLock(w.Context(), 0, 0)
+			if err != nil {
+				t.Fatalf("options %d: %v", len(opts), err)
+			}
+			bed.Unlock(t, r)
+		}
+		bed.Unlock(t, w)
+	}
+	empty(t, s)
+}
+
 // A writer that reads and unlocks the write lock lets readers in at that moment.
 func TestDowngradeLetsReadersInAtThatMoment(t *testing.T) {
 	s := bed.Loaded(t)

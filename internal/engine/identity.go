@@ -26,7 +26,7 @@ func (a *acquisition) newID() {
 	a.mu.Lock()
 	for i := range a.members {
 		m := &a.members[i]
-		m.attempt = kind.Attempt{ID: field[at:], Entry: field, Field: field, Lease: lease, Trace: m.attempt.Trace}
+		m.attempt = kind.Attempt{ID: field[at:], Entry: field, Field: field, Lease: lease, Other: m.attempt.Other, Trace: m.attempt.Trace}
 	}
 	a.mu.Unlock()
 	a.leftover = leftover{}
