@@ -118,7 +118,7 @@ var mutations = []mutation{
 	},
 	{
 		"lock taken away, next one not told", "forced", "lay free", 30_000, "internal/luascript/force_any.lua",
-		"  tell('0') -- also when readers stay", "  -- also when readers stay",
+		"tell(mode == 'write' and '1' or '0') -- also when others stay", "-- also when others stay",
 	},
 	{
 		"crowd: a release calls nobody", "crowd", "lay free", 3_000, "internal/luascript/wake.lua",

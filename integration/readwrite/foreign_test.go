@@ -8,6 +8,7 @@ import (
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/integration/bed"
 	"github.com/redlatch/redlatch/internal/testbed"
+	"github.com/redlatch/redlatch/rwlock"
 )
 
 // Tests with readers and writers of another library, played by plain commands
@@ -165,4 +166,29 @@ func TestForeignWriterWakesOurs(t *testing.T) {
 	s.Do(t, "DEL", "n", "{n}:"+foreign+":rwlock_timeout:1", leases)
 	s.Do(t, "PUBLISH", "redisson_rwlock:{n}", "0")
 	bed.Unlock(t, bed.HoldWithin(t, soon, w))
+}
+
+// All readers of another library that wait look again when the read of a writer goes that was to end last, unlocked or
+// taken away: they were told its end.
+func TestTheEndOfAWritersReadIsToldToForeignReaders(t *testing.T) {
+	for how, ends := range map[string]func(t *testing.T, l *rwlock.ReadWriteLock, r redlatch.Hold){
+		"unlocked": func(t *testing.T, _ *rwlock.ReadWriteLock, r redlatch.Hold) { t.Helper(); bed.Unlock(t, r) },
+		"taken away": func(t *testing.T, l *rwlock.ReadWriteLock, _ redlatch.Hold) {
+			t.Helper()
+			if was, err := l.ReadLock().ForceUnlock(t.Context()); !was || err != nil {
+				t.Fatalf("%v, %v", was, err)
+			}
+		},
+	} {
+		t.Run(how, func(t *testing.T) {
+			s := bed.Loaded(t)
+			l := client(t, s, 30*time.Second).ReadWriteLock("n")
+			w := bed.Lock(t, t.Context(), l.WriteLock())
+			r := bed.Lock(t, w.Context(), l.ReadLock(), redlatch.WithLease(time.Hour))
+			got := messages(t, s, "redisson_rwlock:{n}")
+			ends(t, l, r)
+			testbed.Equal(t, bed.Receive(t, soon, got), "1", "the message for all")
+			bed.Unlock(t, w)
+		})
+	}
 }

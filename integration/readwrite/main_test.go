@@ -151,12 +151,25 @@ func mark(t *testing.T, s *testbed.Server, field string) {
 func hears(t *testing.T, s *testbed.Server, field string) {
 	t.Helper()
 	id, _, _ := strings.Cut(field, ":")
+	messages(t, s, luascript.CallChannel("n")+id+":write")
+}
+
+// messages are those of a channel, the first ten.
+func messages(t *testing.T, s *testbed.Server, channel string) <-chan string {
+	t.Helper()
 	c, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{s.Addr()}, DisableCache: true})
 	testbed.Must(t, err)
 	dc, release := c.Dedicate()
-	dc.SetPubSubHooks(rueidis.PubSubHooks{OnMessage: func(rueidis.PubSubMessage) {}})
-	testbed.Must(t, dc.Do(t.Context(), dc.B().Subscribe().Channel(luascript.CallChannel("n")+id+":write").Build()).Error())
+	out := make(chan string, 10)
+	dc.SetPubSubHooks(rueidis.PubSubHooks{OnMessage: func(m rueidis.PubSubMessage) {
+		select {
+		case out <- m.Message:
+		default:
+		}
+	}})
+	testbed.Must(t, dc.Do(t.Context(), dc.B().Subscribe().Channel(channel).Build()).Error())
 	t.Cleanup(func() { dc.Close(); release(); c.Close() })
+	return out
 }
 
 // foreignReads takes count read holds of another library; the last-ending one is the given one.

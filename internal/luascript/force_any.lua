@@ -167,13 +167,9 @@ else
   -- else the end of a writer that stays must be known
   if mode ~= 'write' or write_gone or writer and call('ZSCORE', LEASES, writer) then settle() end
 end
-if write_gone then
-  -- Whoever waits to read now enters before the next writer.
-  if call('EXISTS', READERS) == 1 then pcall('RENAME', READERS, TURN) end
-  tell('1')
-else
-  tell('0') -- also when readers stay: a writer was told a time that may be far too long now
-end
+-- Whoever waits to read now enters before the next writer.
+if write_gone and call('EXISTS', READERS) == 1 then pcall('RENAME', READERS, TURN) end
+tell(mode == 'write' and '1' or '0') -- also when others stay: who waits was told a time that may be far too long now
 local out = {1, kind, going, refused}
 for i = 1, math.min(#gone, 16) do out[#out + 1] = gone[i] end
 return out
