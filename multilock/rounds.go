@@ -200,12 +200,17 @@ func (r *rounds) look(parts []*part, errs []error) (busy int, err error) {
 }
 
 // twice is an error if a unit is busy because another one of this round has it: two clients name one
-// lock of one server, which would wait for itself.
+// lock of one server, which would wait for itself. (A field alone does not tell: locks of one slot have one together.)
 func (r *rounds) twice(parts []*part, errs []error) error {
-	busy := map[string]bool{}
-	for _, e := range errs {
+	type held struct{ key, field string }
+	busy := map[held]bool{}
+	for i, e := range errs {
 		if e, ok := errors.AsType[*lock.NotAcquiredError](e); ok && e.Holder != "" {
-			busy[e.Holder] = true
+			for _, l := range r.units[i].leaves {
+				if l.name == e.Name {
+					busy[held{l.id().key, e.Holder}] = true
+				}
+			}
 		}
 	}
 	for _, p := range parts {
@@ -213,7 +218,7 @@ func (r *rounds) twice(parts []*part, errs []error) error {
 			continue
 		}
 		for _, h := range p.single() {
-			if busy[h.Field().Name] {
+			if busy[held{h.Lock().Key, h.Field().Name}] {
 				return refuse(fmt.Sprintf("lock %q of two clients is one lock on one server: it would wait for itself", h.Name()))
 			}
 		}

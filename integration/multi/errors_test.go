@@ -152,6 +152,21 @@ func borrowers(t *testing.T, s *testbed.Server) []*redlatch.Client {
 	return out
 }
 
+// A lock is busy for another client though its holder, who got it together with a member of this MultiLock, asks: that
+// is no lock named twice.
+func TestAMemberThatItsOwnerHoldsByAnotherClientIsBusy(t *testing.T) {
+	t.Parallel()
+	s := bed.Server(t)
+	c, other, job := bed.Client(t, s.Addr()), bed.Client(t, s.Addr()), redlatch.WithOwner(t.Context(), "job")
+	both := bed.Lock(t, job, redlatch.MultiLock(plain(c, "a", "b")...))
+	m := redlatch.MultiLock(c.RLock("a"), other.RLock("b"))
+	_, err := m.TryLock(job, 0, 0)
+	outcome(t, err, true, false)
+	got := bed.Async(job, m)
+	bed.Unlock(t, both)
+	bed.Unlock(t, bed.Hold(t, got))
+}
+
 // What can't be one lock is refused, with the reason, by the first call: also what is one lock twice, through clients
 // of one database, though an application's client does not say which one it uses.
 func TestCompositionErrors(t *testing.T) {
