@@ -20,7 +20,7 @@
 // # Clients
 //
 // [Open] takes a URL, [New] a [Config], [NewWithClient] a rueidis client that you have. A process needs one Client.
-// [Client.Shutdown] waits until its locks are unlocked, [Client.Close] ends it at once.
+// [Client.Shutdown] ends it once its locks are unlocked, [Client.Close] at once.
 //
 // # Locks
 //

@@ -71,7 +71,7 @@ func newRoot(a *app) *cobra.Command {
 Java's Redisson: who holds one, who waits, since when. It can free a lock whose
 holder is gone, and run a command under a lock.
 
-The server's address comes from --url, --url-file or REDIS_URL, whichever is set first. Each of the global
+The server's address comes from --url, else --url-file, else REDIS_URL. Each of the global
 flags can be set in the environment. A password belongs there, or into a file: other users see arguments.
   redis://user@host:6379/0            a server; rediss:// with TLS; valkey:// and valkeys:// are the same
   redis://a:7000?addr=b:7000          a cluster, by any of its nodes
