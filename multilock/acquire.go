@@ -166,11 +166,7 @@ func (l leaf) closed(ctx context.Context) bool {
 		return l.quorum.closed(ctx)
 	}
 	core := l.eng.Core()
-	if !core.Refuses(false) {
-		return false
-	}
-	_, inside := l.eng.Holds(ctx)
-	return core.Refuses(inside)
+	return core.Refuses(false) && core.Refuses(l.eng.Inside(ctx))
 }
 
 // errTooLate: what was taken first had ended before the last was there.

@@ -70,10 +70,7 @@ func (r *rounds) behind() int {
 	}
 	for i := range r.units {
 		for _, l := range r.units[i].leaves {
-			if l.eng == nil || !l.eng.Waiting() {
-				continue
-			}
-			if _, ours := l.eng.Holds(r.ctx); !ours {
+			if l.eng != nil && l.eng.Waiting() && !l.eng.Inside(r.ctx) {
 				return i
 			}
 		}

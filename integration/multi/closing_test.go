@@ -2,6 +2,7 @@ package multi
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -193,4 +194,38 @@ func TestShutdownEndsWhoGivesBack(t *testing.T) {
 	trap.Release()
 	bed.Unlock(t, other)
 	becomeFree(t, "m", list[0])
+}
+
+// A writer reads during a Shutdown, through a MultiLock and a quorum as through the lock alone.
+func TestAWriterReadsDuringShutdown(t *testing.T) {
+	t.Parallel()
+	cs := clients(t, servers(t, 3))
+	read, write := readWrite(cs)
+	w := bed.Lock(t, t.Context(), write)
+	down := make(chan error, len(cs))
+	for _, c := range cs {
+		go func() { down <- c.Shutdown(context.Background()) }() // ends with what is held
+	}
+	for _, c := range cs {
+		bed.Eventually(t, "nobody else gets in", func() bool {
+			h, err := c.RLock("x").TryLock(t.Context(), 0, 0)
+			if err == nil {
+				bed.Unlock(t, h)
+			}
+			return errors.Is(err, redlatch.ErrClosed)
+		})
+	}
+	one := cs[0].ReadWriteLock("rw").ReadLock()
+	for what, l := range map[string]redlatch.Locker{"alone": one, "MultiLock": redlatch.MultiLock(one), "quorum": read} {
+		r, err := l.TryLock(w.Context(), 0, 0)
+		if err != nil {
+			t.Errorf("%s: %v", what, err)
+			continue
+		}
+		bed.Unlock(t, r)
+	}
+	bed.Unlock(t, w)
+	for range cs {
+		bed.Want(t, bed.Receive(t, bed.Patience, down), nil)
+	}
 }

@@ -202,17 +202,8 @@ func (l *Lock) Server(ctx context.Context) (conn.Server, error) {
 	return conn.ReadServer(r), err
 }
 
-// Holds reports whether the owner that ctx carries holds the lock by now, as far
-// as this client knows, and the lease that it took it with (0: the watchdog's).
-func (l *Lock) Holds(ctx context.Context) (first time.Duration, ok bool) {
-	if s := l.core.reg.Holds(ctx, l.of.Key, l.of.Kind.Traits().Mode); s != nil {
-		return s.First(), true
-	}
-	return 0, false
-}
-
-// Inside reports whether the owner that ctx carries holds the lock by now in any mode: it may have
-// more of it, or be refused, whoever waits.
+// Inside reports whether the owner that ctx carries holds the lock by now in any mode, as far as this client
+// knows: it may have more of it, or be refused, whoever waits.
 func (l *Lock) Inside(ctx context.Context) bool {
 	for _, m := range [...]lock.Mode{lock.ModeLock, lock.ModeRead, lock.ModeWrite} {
 		if l.core.reg.Holds(ctx, l.of.Key, m) != nil {

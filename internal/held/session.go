@@ -16,9 +16,8 @@ type Session struct {
 	upkeep
 	Lock *Lock
 	kind.Field
-	reg        *Registry
-	firstLease time.Duration // that it began with; 0: the watchdog's
-	mayArrive  int32         // acquire commands that may still arrive: a late one must be refused, or given back
+	reg       *Registry
+	mayArrive int32 // acquire commands that may still arrive: a late one must be refused, or given back
 	possession
 }
 
@@ -65,9 +64,6 @@ type grant struct {
 
 // Spot implements Timed.
 func (s *Session) Spot() *int32 { return &s.index }
-
-// First is the lease that the session's first hold asked for; 0: the watchdog's.
-func (s *Session) First() time.Duration { return s.firstLease }
 
 // Token is the fencing token of the session's holds.
 func (s *Session) Token() uint64 {
@@ -132,7 +128,7 @@ func (r *Registry) Take(g *Grant) (*Hold, error) {
 
 func (r *Registry) takeLocked(g *Grant, counted bool) *Hold {
 	m := &memory{session: Session{
-		Lock: g.Lock, Field: g.Field, reg: r, firstLease: g.Fixed, mayArrive: int32(min(g.MayArrive, 1<<30)),
+		Lock: g.Lock, Field: g.Field, reg: r, mayArrive: int32(min(g.MayArrive, 1<<30)),
 		upkeep:     upkeep{index: -1, answeredAt: g.Sent},
 		possession: possession{claim: g.Claim, link: g.Link, token: g.Token, tenure: g.Sent.Sub(r.epoch)},
 	}}
