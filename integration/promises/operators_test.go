@@ -105,9 +105,11 @@ func TestOperatorsTakeALockAway(t *testing.T) {
 			}
 			h := bed.Lock(t, t.Context(), x.Kind.New(x.Direct, name), redlatch.WithLease(10*time.Minute))
 			got := waits(t, x, name)
-			scripts := func() int64 { return x.Servers[0].CommandStats(t).Calls["evalsha"] }
-			before := scripts()
-			bed.Eventually(t, "a look, the next of which comes in a second", func() bool { return scripts() > before })
+			look := x.Proxies[0].StallReply(func(args []string) bool { // and no refresh of a place: the next one comes in a second
+				return bed.Of(name)(args) && args[1] != luascript.RWRefresh.SHA
+			})
+			look.Wait(t)
+			look.Release()
 			began := time.Now()
 			deleted(t, x, name)
 			if was, err := x.Direct[0].ForceUnlock(t.Context(), name); was || err != nil {
