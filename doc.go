@@ -31,7 +31,7 @@
 //	QuorumLock(a, b, c)         a majority of the copies of one lock, on independent servers
 //	client.Once(name)           a job at most once per period, over all replicas; it uses the RLock of that name
 //
-// All of them but Once have these calls, a ReadWriteLock in each mode:
+// All of them but Once have these calls (of a ReadWriteLock, its ReadLock and its WriteLock have them):
 //
 //	Lock(ctx, opts...) (Hold, error)         waits until it has the lock or ctx ends
 //	TryLock(ctx, wait, lease) (Hold, error)  waits for at most wait (0: one attempt); lease 0: the watchdog renews it

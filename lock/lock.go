@@ -99,7 +99,7 @@ type Hold interface {
 
 	// Token is the fencing token of the acquisition, 0 if the lock was not made with [Fenced]. Tokens strictly increase
 	// over all holders of the name; a re-entry has the token of the first hold. Readers have the token of the last
-	// writer (of a quorum, or a larger one), 0 if there was none.
+	// writer, 0 if there was none; those of a QuorumLock may have a larger one.
 	Token() uint64
 
 	// ValidUntil is the local deadline: by this machine's clocks, the lease on the server does not end before it. Each

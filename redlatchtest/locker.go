@@ -126,8 +126,8 @@ func (l *Locker) Close() {
 	l.end(redlatch.ErrClosed, func() { l.closed = true })
 }
 
-// Holds returns the holds of the code under test; none if it has unlocked all, be it that
-// the server was away.
+// Holds returns the holds that the code under test has not unlocked. An Unlock counts also if it
+// failed because the server was away.
 func (l *Locker) Holds() []redlatch.Hold {
 	l.mu.Lock()
 	defer l.mu.Unlock()

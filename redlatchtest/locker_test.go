@@ -168,7 +168,7 @@ func TestLockerBusy(t *testing.T) {
 	}
 }
 
-// Holds are those that the code under test has not unlocked, be it that the server was away.
+// Holds are those that the code under test has not unlocked, whether or not the server was away then.
 func TestLockerHolds(t *testing.T) {
 	l := redlatchtest.NewLocker("a")
 	h := mustLock(t, t.Context(), l)
