@@ -63,7 +63,7 @@ func FuzzGranted(f *testing.F) {
 	})
 }
 
-// FuzzReplies: no reply of a script crashes an acquisition, and only the codes 1 and 2 are
+// FuzzReplies: no reply of a script crashes an acquisition or a look, and only the codes 1 and 2 are
 // a lock.
 func FuzzReplies(f *testing.F) {
 	f.Add(int64(1), int64(99), "", "", int64(0), int64(0), int64(0), int64(0), 2)
@@ -72,6 +72,7 @@ func FuzzReplies(f *testing.F) {
 	f.Add(int64(0), int64(-1), "c:g1", "", int64(7), int64(-1), int64(-100), int64(0), 8)
 	f.Add(int64(-1), int64(0), "", "", int64(0), int64(0), int64(0), int64(0), 0)
 	f.Add(int64(3), int64(1<<62), "\x00", "\xff", int64(-1<<63), int64(1<<62), int64(1<<62), int64(1), 5)
+	f.Add(int64(3), int64(1), "", "", int64(1<<63-1), int64(1), int64(1), int64(1), 8)
 	f.Fuzz(func(t *testing.T, code, ttl int64, holder, trace string, place, position, look, foreign int64, n int) {
 		all := []conn.Value{
 			{Int: code}, {Int: ttl}, {Str: holder}, {Str: trace}, {Int: place}, {Int: position}, {Int: look}, {Int: foreign},
@@ -85,8 +86,9 @@ func FuzzReplies(f *testing.F) {
 		if out.Acquired && out.Queued {
 			t.Errorf("code %d: both inside and in the queue", code)
 		}
-		if len(all) < 3 {
-			return
+		st, err := k.ReadState(conn.Reply{Code: code, Vals: all[:min(max(n, 0), len(all))]})
+		if err == nil && (st.Held != (code > 0) || len(st.Queue) > len(all)) {
+			t.Errorf("code %d: %+v", code, st)
 		}
 		wake, next := k.Refreshed(a, all[:3], time.Now())
 		if !wake && code != 1 || next < 0 {

@@ -285,14 +285,14 @@ func (k *fair) ReadState(r conn.Reply) (lock.State, error) {
 	if r.Code < 0 || len(r.Vals) < 5 {
 		return kind.ReadPlainState(conn.Reply{Code: -1})
 	}
-	n := 5 + int(r.Int(4))
-	plain := conn.Reply{Code: r.Code, Vals: append(append([]conn.Value{}, r.Vals[:3]...), r.Vals[min(n, len(r.Vals)):]...)}
+	n := 5 + int(min(max(r.Int(4), 0), int64(len(r.Vals)-5)))
+	plain := conn.Reply{Code: r.Code, Vals: append(append([]conn.Value{}, r.Vals[:3]...), r.Vals[n:]...)}
 	st, err := kind.ReadPlainState(plain)
 	if err != nil {
 		return st, err
 	}
 	st.QueueLength = int(r.Int(3))
-	for i := 5; i < n && i < len(r.Vals); i++ {
+	for i := 5; i < n; i++ {
 		st.Queue = append(st.Queue, kind.WaiterOf(r.Str(i), lock.ModeLock))
 	}
 	return st, nil

@@ -50,7 +50,7 @@ func (k *reentrant) AcquiredAll(parts []kind.Part, r conn.Reply) (out kind.Outco
 	case -1:
 		out.Void = true
 	case -2:
-		out.Gone = true
+		out.Gone = parts[part].Count > 0 // else nobody asked
 	case -3:
 		out.NoLock = true
 	default:

@@ -107,7 +107,7 @@ func (i *Inspector) Evictions(ctx context.Context, name string, most int) ([]loc
 // readHistory reads the reply of history_read.lua.
 func readHistory(r conn.Reply) (out []lock.Eviction) {
 	for at := 4; at+1 < len(r.Vals); {
-		e, n := lock.Eviction{At: entryTime(r.Str(at)), Evicted: []lock.Evicted{}}, int(r.Int(at+1))
+		e, n := lock.Eviction{At: entryTime(r.Str(at)), Evicted: []lock.Evicted{}}, int(min(r.Int(at+1), int64(len(r.Vals))))
 		at += 2
 		for end := at + 2*n; at < end; at += 2 {
 			field, value := r.Str(at), r.Str(at+1)
