@@ -77,7 +77,8 @@ type Config struct {
 	// process.
 	Tenure time.Duration
 
-	// FenceTTL is how long a fencing counter is kept after the last acquisition.
+	// FenceTTL is how long a fencing counter is kept after the last acquisition, and longer
+	// while the server's clock is behind it.
 	// Default 24 h, or LeaseTime if that is more; at least LeaseTime. Negative: for ever, as
 	// in Redisson. Java services that take the same fenced locks need that: their counter
 	// begins at 1 again when the key is gone.

@@ -1,10 +1,13 @@
 package promises
 
 import (
+	"strconv"
 	"testing"
+	"time"
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/integration/bed"
+	"github.com/redlatch/redlatch/internal/testbed"
 )
 
 // Tokens of one name increase over all kinds and ways to get a lock: waiting, being handed
@@ -105,5 +108,44 @@ func TestTokensIncreaseOverAllWaysToLock(t *testing.T) {
 			t.Errorf("State says %d (%v), Inspect %d (%v), want %d", st.Token, err, in.Token, ierr, last)
 		}
 		s.Do(t, "DEL", "redisson_lock_token:{t}")
+	}
+}
+
+// A counter that is ahead of its server's clock, which was set back, or behind that of another one of a quorum, is kept
+// until the clock has passed it, though nobody acquires for longer than FenceTTL: else tokens would fall.
+func TestACounterAheadOfTheClockIsKept(t *testing.T) {
+	t.Parallel()
+	const counter, ahead = "redisson_lock_token:{t}", 48 * time.Hour
+	var servers []*testbed.Server
+	var copies []redlatch.Member
+	fenced := redlatch.Fenced()
+	for range 3 {
+		s := bed.Server(t)
+		servers = append(servers, s)
+		copies = append(copies, bed.Client(t, s.Addr()).RLock("t", fenced))
+	}
+	s := servers[0]
+	c := bed.Client(t, s.Addr())
+	rw := c.ReadWriteLock("t", fenced)
+	for what, l := range map[string]redlatch.Locker{
+		"plain": c.RLock("t", fenced), "fair": c.FairLock("t", fenced), "write": rw.WriteLock(),
+		"group": redlatch.MultiLock(c.RLock("t", fenced), c.RLock("u", fenced)), "quorum": redlatch.QuorumLock(copies...),
+	} {
+		at := s.Int(t, "EVAL", "return redis.call('TIME')[1]", "0")
+		s.Do(t, "SET", counter, strconv.FormatInt((at*1000+ahead.Milliseconds())*1000, 10), "PX", "60000")
+		bed.Unlock(t, bed.Lock(t, t.Context(), l))
+		bed.Unlock(t, bed.Lock(t, t.Context(), rw.ReadLock())) // which keeps it, too
+		kept := 0
+		for _, s := range servers {
+			if s.Int(t, "PTTL", counter) > (ahead - time.Hour).Milliseconds() {
+				kept++
+			}
+			if s != servers[0] {
+				s.Do(t, "DEL", counter)
+			}
+		}
+		if least := map[bool]int{true: 2, false: 1}[what == "quorum"]; kept < least {
+			t.Errorf("%s: kept on %d servers, %d ms on the first", what, kept, s.Int(t, "PTTL", counter))
+		}
 	}
 }

@@ -131,7 +131,7 @@ local function enter(code, room)
   end
   share_trace(LOCK, KEYS[#KEYS], field, ARGV[8], ARGV[2])
   if ARGV[7] == '' then return room and {code, 0, room} or code end
-  if n > 0 and ARGV[7] ~= '-1' then call('PEXPIRE', KEYS[9], ARGV[7]) end
+  if n > 0 and ARGV[7] ~= '-1' then raise(KEYS[9], tonumber(ARGV[7])) end
   return {code, n, room}
 end
 

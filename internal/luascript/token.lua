@@ -16,7 +16,7 @@ local function token(key, ttl, again, t)
   if ttl == '-1' then
     set = pcall('SET', key, string.format('%.0f', n))
   else
-    set = pcall('SET', key, string.format('%.0f', n), 'PX', ttl)
+    set = pcall('SET', key, string.format('%.0f', n), 'PX', kept(n, ttl, t))
   end
   return set.err and set or n
 end
