@@ -74,7 +74,7 @@
 //
 // [ErrNotAcquired] says that the wait, or ctx, ended without the lock. [ErrUnavailable] says that a server failed
 // or was silent. No error of Lock or TryLock matches both. Each sentinel's comment says what to do; docs/COOKBOOK.md has
-// a table of them. Detail types such as [NotAcquiredError] tell more, with errors.As.
+// a table of them. Detail types such as [NotAcquiredError] tell more, with errors.AsType.
 //
 // # For operators
 //

@@ -64,7 +64,7 @@ func TestRunbookOutputs(t *testing.T) {
 	})
 	printed("history", func(out io.Writer) {
 		screen{}.history(out, []redlatch.Eviction{{
-			At: time.Date(2026, time.November, 22, 3, 11, 11, 0, time.UTC), Name: "orders:42", Kind: redlatch.KindFair, Holds: 1,
+			At: time.Date(2026, time.November, 22, 3, 14, 2, 0, time.UTC), Name: "orders:42", Kind: redlatch.KindFair, Holds: 1,
 			By: "ann@bastion", Reason: "pod-7 hangs, restarted",
 			Evicted: []redlatch.Evicted{{Owner: orders.Holders[0].Owner, Process: "checkout/pod-7 10.2.0.17:50882"}},
 		}})
