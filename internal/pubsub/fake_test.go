@@ -24,6 +24,7 @@ type fakeServer struct {
 	hang    chan struct{}   // guarded by mu; no connection is made until it is closed; nil: at once
 	asked   []string        // guarded by mu; connections, what was subscribed (+) and unsubscribed (-), in turn
 	down    bool            // guarded by mu; no connection can be made
+	breaks  bool            // guarded by mu; each connection ends as soon as it stands
 	refused map[string]bool // guarded by mu; channels that are denied
 	link    *fakeLink       // guarded by mu; the newest
 	first   *fakeLink       // guarded by mu
@@ -128,6 +129,12 @@ func (l *fakeLink) Subscribe(ctx context.Context, channels []string, _ bool) err
 		l.have[ch] = true
 		l.mu.Unlock()
 		l.h.Confirmed(ch)
+	}
+	l.s.mu.Lock()
+	breaks := l.s.breaks
+	l.s.mu.Unlock()
+	if breaks {
+		l.once.Do(func() { l.end <- errors.New("EOF") })
 	}
 	if len(refused) > 0 {
 		return refused

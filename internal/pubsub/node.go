@@ -104,18 +104,29 @@ func (n *node) stopLocked() {
 	}
 }
 
+// The pause between two connections grows to longestPause, give or take half of it, while they fail, or end before they
+// have lasted: all who wait ask for their locks each time.
+const (
+	longestPause = time.Second
+	lasted       = 100 * time.Millisecond
+)
+
 // run owns the connection until the hub closes or there have been no topics for a
 // while. The node is not in hub.nodes any more then.
 func (n *node) run() {
 	defer n.cancel()
 	retry := backoff.NewExponentialBackOff(
-		backoff.WithInitialInterval(5*time.Millisecond), backoff.WithMaxInterval(time.Second), backoff.WithMaxElapsedTime(0))
+		backoff.WithInitialInterval(5*time.Millisecond), backoff.WithMaxInterval(longestPause), backoff.WithMaxElapsedTime(0))
 	for n.wanted() {
 		select {
 		case <-n.redial: // this one will lead to the right server
 		default:
 		}
-		err := n.connect(retry)
+		began := n.hub.now()
+		err := n.connect()
+		if n.hub.now().Sub(began) > lasted {
+			retry.Reset()
+		}
 		if err == nil || n.ctx.Err() != nil {
 			continue // nothing is wanted any more
 		}
@@ -178,7 +189,7 @@ func (n *node) end() (ended bool, left time.Duration) {
 }
 
 // connect makes a connection and serves on it. It returns as serve does.
-func (n *node) connect(retry *backoff.ExponentialBackOff) error {
+func (n *node) connect() error {
 	f := &feed{n}
 	n.hub.mu.Lock()
 	n.feed = f
@@ -187,7 +198,7 @@ func (n *node) connect(retry *backoff.ExponentialBackOff) error {
 		time.AfterFunc(longWithout, n.tellWithout) // ends at once
 	}
 	n.hub.mu.Unlock()
-	link, err := n.linked(f, retry)
+	link, err := n.linked(f)
 	n.hub.mu.Lock()
 	defer n.hub.mu.Unlock()
 	n.feed = nil
@@ -198,18 +209,18 @@ func (n *node) connect(retry *backoff.ExponentialBackOff) error {
 }
 
 // linked is what of it the client does, which may be the user's.
-func (n *node) linked(f *feed, retry *backoff.ExponentialBackOff) (link Link, err error) {
+func (n *node) linked(f *feed) (link Link, err error) {
 	defer observe.Recovered(&err)
 	if link, err = n.hub.dial.Dial(n.name, f); err == nil {
 		defer link.Close()
-		err = n.serve(n.ctx, link, retry)
+		err = n.serve(n.ctx, link)
 	}
 	return link, err
 }
 
 // serve keeps the link's subscriptions equal to what is wanted. It returns nil
 // when the hub closed or nothing was wanted for a while, else why the link ended.
-func (n *node) serve(ctx context.Context, link Link, retry *backoff.ExponentialBackOff) error {
+func (n *node) serve(ctx context.Context, link Link) error {
 	tick := time.NewTimer(time.Hour)
 	defer tick.Stop()
 	moves, _ := link.(mover)
@@ -225,7 +236,6 @@ func (n *node) serve(ctx context.Context, link Link, retry *backoff.ExponentialB
 		if err != nil {
 			return err
 		}
-		retry.Reset()
 		next := n.sweep()
 		if next <= 0 {
 			return nil
