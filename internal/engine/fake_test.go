@@ -317,9 +317,7 @@ func plain(core *engine.Core, name string, opts ...lock.Option) *rlock.RLock {
 func take(t *testing.T, ctx context.Context, core *engine.Core, name string, opts ...lock.AcquireOption) lock.Hold { //nolint:revive // t first, as in testing
 	t.Helper()
 	h, err := plain(core, name).Lock(ctx, opts...)
-	if err != nil {
-		t.Fatalf("Lock: %v", err)
-	}
+	testbed.Must(t, err)
 	return h
 }
 
