@@ -75,7 +75,7 @@ func (e *NotAcquiredError) Error() string {
 	if e.Holder != "" {
 		b.WriteString(", held by " + quote.Text(e.Holder))
 		if e.Own {
-			b.WriteString(" (of this client; only that hold's Context() re-enters)")
+			b.WriteString(" (of this client; a re-entry needs that hold's Context())")
 		}
 		if left := e.Remaining.Round(time.Millisecond); left > 0 { // else it is not known, or has no end
 			fmt.Fprintf(&b, " for up to %v", left)

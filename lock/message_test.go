@@ -80,7 +80,7 @@ func TestMessagesWithoutACause(t *testing.T) {
 // TestBusyMessageNamesTheHolderAndWhatIsKnown: no time is made up for a holder whose lease has no end.
 func TestBusyMessageNamesTheHolderAndWhatIsKnown(t *testing.T) {
 	const owner = "8743c9c0-0795-4907-87fd-6c719a6b4586:42"
-	const own = " (of this client; only that hold's Context() re-enters)"
+	const own = " (of this client; a re-entry needs that hold's Context())"
 	for want, err := range map[string]*lock.NotAcquiredError{
 		"":                         {Remaining: time.Second},
 		", held by " + owner:       {Holder: owner},
