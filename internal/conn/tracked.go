@@ -75,9 +75,9 @@ func (c *tracked) Read(b []byte) (int, error) {
 	if err != nil {
 		c.of.broke.Now()
 	}
-	if c.unsub.refused(b[:n]) {
+	if why := c.unsub.refused(b[:n]); why != nil {
 		c.of.broke.Now()
-		return 0, errRefusesAll
+		return 0, why
 	}
 	return n, err
 }

@@ -19,6 +19,9 @@ import (
 //
 // So a connection that redlatch has dialled ends at such an answer once an UNSUBSCRIBE has been
 // sent on it; and on others, which nobody can end in time, none is sent: see Conn.Unsubscribes.
+//
+// The library also takes for granted that a redirection (MOVED, ASK) says where to. At one that does not, as a proxy
+// may send, the connection ends, too.
 
 // unsubscribed is what one connection knows of that. The zero value has sent and read nothing.
 type unsubscribed struct {
@@ -30,7 +33,13 @@ type unsubscribed struct {
 // save, runs a script that does not end, or is a replica without its master's data.
 var refusals = [][]byte{[]byte("MISCONF "), []byte("BUSY "), []byte("MASTERDOWN ")}
 
-var errRefusesAll = errors.New("the server refuses everything for the moment")
+// redirections are what the client library takes for such.
+var redirections = [][]byte{[]byte("MOVED"), []byte("ASK")}
+
+var (
+	errRefusesAll = errors.New("the server refuses everything for the moment")
+	errNoAddress  = errors.New("the server redirects a command and does not say where to")
+)
 
 // wrote looks at what is about to be written.
 func (u *unsubscribed) wrote(b []byte) {
@@ -40,12 +49,20 @@ func (u *unsubscribed) wrote(b []byte) {
 	}
 }
 
-// refused reports whether the connection must end because of what was read. Where a reply begins
+// refused is why the connection must end because of what was read; nil: it need not. Where a reply begins
 // is only known to who has followed all of them.
-func (u *unsubscribed) refused(b []byte) bool {
-	return u.said.read(b, func(line []byte) bool {
-		return u.sent.Load() && slices.ContainsFunc(refusals, func(r []byte) bool { return bytes.HasPrefix(line, r) })
+func (u *unsubscribed) refused(b []byte) (why error) {
+	u.said.read(b, func(line []byte) bool {
+		starts := func(word []byte) bool { return bytes.HasPrefix(line, word) }
+		switch {
+		case u.sent.Load() && slices.ContainsFunc(refusals, starts):
+			why = errRefusesAll
+		case slices.ContainsFunc(redirections, starts) && bytes.Count(line, []byte(" ")) < 2:
+			why = errNoAddress
+		}
+		return why != nil
 	})
+	return why
 }
 
 // Unsubscribes reports whether the client's connections bear an UNSUBSCRIBE: those that redlatch

@@ -7,11 +7,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/rueidis"
+
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
 // TestALeavingConnectionEndsAtARefusal of everything, wherever the reads are cut; not before an
-// UNSUBSCRIBE was sent, and not at another error.
+// UNSUBSCRIBE was sent, and not at another error but a redirection to nowhere.
 func TestALeavingConnectionEndsAtARefusal(t *testing.T) {
 	const ping, leave = "*1\r\n$4\r\nPING\r\n", "*2\r\n$12\r\nSUNSUBSCRIBE\r\n$1\r\nc\r\n"
 	for _, tc := range []struct {
@@ -28,6 +30,9 @@ func TestALeavingConnectionEndsAtARefusal(t *testing.T) {
 			"*-1\r\n$-1\r\n_\r\n#t\r\n,1.5\r\n(12345678901234567890\r\n!5\r\n-BUSY\r\n=7\r\ntxt:abc\r\n",
 			"%1\r\n+k\r\n*2\r\n:1\r\n~1\r\n$0\r\n\r\n|1\r\n+ttl\r\n:3\r\n*1\r\n:2\r\n-MASTERDOWN no\r\n",
 		}, true},
+		{"moved nowhere", []string{ping}, []string{"-MOVED 1", "2000\r\n"}, true},
+		{"asked nowhere", []string{ping}, []string{"-ASK\r\n"}, true},
+		{"moved somewhere", []string{ping}, []string{"-MOVED 12000 a-host-with-a-long-name.example:7000\r\n"}, false},
 		{"nobody left", []string{ping}, []string{"-BUSY Redis is busy\r\n"}, false},
 		{"a message of a line that says so", []string{leave}, []string{
 			">3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$24\r\nx\r\n-BUSY Redis is busy\r\n\r\n*3\r\n$7\r\nmessage\r\n", "$1\r\nc\r\n$15\r\n", "\n-MISCONF no\r\n\r\n\r\n",
@@ -60,9 +65,20 @@ func TestALeavingConnectionEndsAtARefusal(t *testing.T) {
 				testbed.Must(t, err)
 			}
 			_, err = io.Copy(io.Discard, c)
-			testbed.Equal(t, errors.Is(err, errRefusesAll), tc.ends, "ended with", err)
+			testbed.Equal(t, errors.Is(err, errRefusesAll) || errors.Is(err, errNoAddress), tc.ends, "ended with", err)
 		})
 	}
+}
+
+// TestTheClientLibraryStillTrustsRedirections: if it does no more, errNoAddress can go.
+func TestTheClientLibraryStillTrustsRedirections(t *testing.T) {
+	c := testbed.Answering(t, "*1\r\n-MOVED 1\r\n")
+	list, err := c.Do(t.Context(), c.B().Get().Key("k").Build()).ToArray()
+	testbed.Must(t, err)
+	told, is := errors.AsType[*rueidis.RedisError](list[0].Error())
+	testbed.Equal(t, is, true, "an error")
+	defer func() { testbed.Equal(t, recover() != nil, true, "it panics") }()
+	told.IsMoved()
 }
 
 // TestALeavingConnectionThatWasNotMade stays the error that it was.
