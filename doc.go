@@ -73,12 +73,12 @@
 // # Errors
 //
 // [ErrNotAcquired] says that the wait, or ctx, ended without the lock. [ErrUnavailable] says that a server failed
-// or was silent. No error of Lock or TryLock matches both. Each sentinel's comment says what to do; docs/COOKBOOK.md has
-// a table of them. Detail types such as [NotAcquiredError] tell more, with errors.AsType.
+// or was silent. No error of Lock or TryLock matches both. Each sentinel's comment says what to do; docs/COOKBOOK.md
+// has a table of them. Detail types such as [NotAcquiredError] tell more, with errors.AsType.
 //
 // # For operators
 //
 // [Client.Held], [Client.HeldHandler], [Client.Inspect] and [Client.Locks] show locks of any kind, [Client.ForceUnlock]
-// evicts holders, [Client.Evictions] lists who did. The command redlatch is made of them; docs/OPERATIONS.md is the
-// runbook. Package lock defines what they return: go doc lock.Inspection describes each field.
+// evicts holders, [Client.Evictions] lists who evicted whom. The command redlatch is made of them; docs/OPERATIONS.md
+// is the runbook. Package lock defines what they return: go doc lock.Inspection describes each field.
 package redlatch

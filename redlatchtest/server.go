@@ -198,7 +198,8 @@ func (s *Server) Lose(name string) bool {
 }
 
 // Down stops the server: connections break and new ones are refused, until Up. It keeps
-// its data, and its clock runs on, so leases end meanwhile.
+// its data, and its clock runs on, so leases end meanwhile. A Client that got no answer meanwhile has something to
+// take back: its Close tries that for up to UnlockTimeout, unless the server is Up.
 func (s *Server) Down() { s.net.set(func() { s.net.down = true }, true) }
 
 // Up brings the server back.
