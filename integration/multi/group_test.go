@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -411,4 +412,27 @@ func TestContention(t *testing.T) {
 	if sum := *counts["a"] + *counts["b"] + *counts["c"] + *counts["d"]; int64(sum) != took.Load() || sum < 3*sets*goroutines*rounds {
 		t.Errorf("%d updates of %d", sum, took.Load())
 	}
+}
+
+// A group re-enters one member and takes the other. The hold of the first ends while the command is under way: what was
+// taken is given back, and both are taken anew.
+func TestAGroupWhoseReentryCameTooLate(t *testing.T) {
+	t.Parallel()
+	s := servers(t, 1)[0]
+	proxy := testbed.NewProxy(t, s.Addr())
+	c := bed.Client(t, proxy.Addr())
+	ctx := redlatch.WithOwner(t.Context(), "one")
+	outer := bed.Lock(t, ctx, c.RLock("{g}b"), redlatch.WithLease(300*time.Millisecond))
+	reply := proxy.StallReply(bed.Of("{g}a"))
+	got := bed.Async(ctx, redlatch.MultiLock(c.RLock("{g}a"), c.RLock("{g}b")))
+	reply.Wait(t)
+	_ = bed.Ended(t, outer)
+	reply.Release()
+	h := bed.Hold(t, got)
+	for _, name := range []string{"{g}a", "{g}b"} {
+		bed.Eventually(t, "one hold of "+name, func() bool { return slices.Equal(s.List(t, "HVALS", name), []string{"1"}) })
+	}
+	bed.Alive(t, h)
+	bed.Unlock(t, h)
+	free(t, s, "{g}a", "{g}b")
 }
