@@ -24,9 +24,10 @@ func (a *app) unlockCommand() *cobra.Command {
 		Short: "Take a lock away from a holder that is gone",
 		Long: `unlock ends the hold of OWNER on the lock NAME, of any kind. Then it does what an unlock does: it hands a fair lock
 over to the next in the queue and wakes waiters. If another owner holds the lock by then, nothing is changed and
-the exit status is 4. OWNER is what show prints: the owner, its beginning, or the name of its process, also of one that was
-killed. It must match a single holder. If the lock has more holders than show prints, give the whole owner. --any-owner
-takes the lock from all holders, readers included. On a free lock it wakes waiters that still sleep after a DEL by hand.
+the exit status is 4. OWNER is what show prints: the owner, its beginning, or the name of its process, also of one that
+was killed. It must match a single holder. If the lock has more holders than show prints, give the whole owner.
+--any-owner takes the lock from all holders, readers included. On a free lock it wakes waiters that still sleep after a
+DEL by hand.
 
 It shows what it will do and asks for confirmation. It ends the holds that it has shown, and no others: the server
 compares the owners. If only others hold the lock by then, --any-owner shows them and asks again. A living holder

@@ -426,7 +426,7 @@ func TestAGroupWhoseReentryCameTooLate(t *testing.T) {
 	reply := proxy.StallReply(bed.Of("{g}a"))
 	got := bed.Async(ctx, redlatch.MultiLock(c.RLock("{g}a"), c.RLock("{g}b")))
 	reply.Wait(t)
-	_ = bed.Ended(t, outer)
+	bed.Want(t, bed.Ended(t, outer), redlatch.ErrLeaseLost)
 	reply.Release()
 	h := bed.Hold(t, got)
 	for _, name := range []string{"{g}a", "{g}b"} {

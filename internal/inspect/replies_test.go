@@ -8,7 +8,8 @@ import (
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
-// TestReplyWithWrongCounts: a reply that counts more than it brings, or less than nothing, costs no more time than what it brings.
+// TestReplyWithWrongCounts: a reply that counts more than it brings, or less than nothing, costs no more time than what
+// it brings.
 func TestReplyWithWrongCounts(t *testing.T) {
 	for _, count := range []int64{-1 << 63, -1, 3, 1 << 33, 1 << 62, 1<<63 - 1} {
 		r := conn.Reply{Code: 3, Vals: make([]conn.Value, 12)}

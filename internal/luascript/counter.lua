@@ -5,10 +5,9 @@
 -- The largest token: from here on, a number that counts in doubles stays the same.
 local LAST_TOKEN = 9007199254740991
 
--- For how long (ms) a counter that stands at n is kept: for its TTL, and until the clock has passed it, which may be behind:
--- it was set back, or n is another server's. t is the server's time, if it is known.
+-- For how long (ms) a counter that stands at n is kept: for its TTL, and until the clock has passed it,
+-- which may be behind: it was set back, or n is another server's. t is the server's time.
 local function kept(n, ttl, t)
-  t = t or redis.call('TIME')
   return string.format('%.0f', math.max(ttl, (n - t[1] * 1000000 - t[2]) / 1000 + 1))
 end
 

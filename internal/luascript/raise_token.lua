@@ -14,7 +14,7 @@ if n < tonumber(ARGV[1]) then
   if ARGV[2] == '-1' then
     redis.call('SET', KEYS[1], ARGV[1])
   else
-    redis.call('SET', KEYS[1], ARGV[1], 'PX', kept(ARGV[1], ARGV[2]))
+    redis.call('SET', KEYS[1], ARGV[1], 'PX', kept(ARGV[1], ARGV[2], redis.call('TIME')))
   end
 end
 return 1

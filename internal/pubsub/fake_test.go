@@ -22,6 +22,7 @@ type fakeServer struct {
 
 	mu      sync.Mutex
 	hang    chan struct{}   // guarded by mu; no connection is made until it is closed; nil: at once
+	far     time.Duration   // guarded by mu; for how long each connection is being made
 	asked   []string        // guarded by mu; connections, what was subscribed (+) and unsubscribed (-), in turn
 	down    bool            // guarded by mu; no connection can be made
 	breaks  bool            // guarded by mu; each connection ends as soon as it stands
@@ -75,8 +76,9 @@ func (s *fakeServer) Moved(string) {}
 
 func (s *fakeServer) Dial(node string, h pubsub.Handler) (pubsub.Link, error) {
 	s.mu.Lock()
-	hang := s.hang
+	hang, far := s.hang, s.far
 	s.mu.Unlock()
+	time.Sleep(far)
 	if hang != nil {
 		<-hang
 	}

@@ -76,6 +76,7 @@ type node struct {
 	stop   <-chan struct{} // its Done
 
 	cancel context.CancelFunc
+	stood  time.Time // run's goroutine's; since when the connection's subscriptions stand; zero: not yet
 
 	// guarded by hub.mu
 	stopped  bool
@@ -122,9 +123,9 @@ func (n *node) run() {
 		case <-n.redial: // this one will lead to the right server
 		default:
 		}
-		began := n.hub.now()
+		n.stood = time.Time{}
 		err := n.connect()
-		if n.hub.now().Sub(began) > lasted {
+		if !n.stood.IsZero() && n.hub.now().Sub(n.stood) > lasted {
 			retry.Reset()
 		}
 		if err == nil || n.ctx.Err() != nil {
@@ -232,9 +233,11 @@ func (n *node) serve(ctx context.Context, link Link) error {
 				return err
 			}
 		}
-		err := n.sync(ctx, link)
-		if err != nil {
+		if err := n.sync(ctx, link); err != nil {
 			return err
+		}
+		if n.stood.IsZero() {
+			n.stood = n.hub.now()
 		}
 		next := n.sweep()
 		if next <= 0 {

@@ -62,14 +62,14 @@ func TestWaiterCostsTheSameAmongMany(t *testing.T) {
 	}
 }
 
-// A server that takes subscriptions and ends the connection, as a proxy may, is asked as rarely as one that takes none:
-// each time all who wait ask for their locks.
+// A server that takes subscriptions and ends the connection, as a proxy may, is asked as rarely as one that takes none,
+// also a far one: each time all who wait ask for their locks.
 func TestConnectionsThatEndAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, s *fakeServer, h *pubsub.Hub) {
-		s.breaks = true
+		s.breaks, s.far = true, 150*time.Millisecond
 		w := h.Join(one("lock"))
 		time.Sleep(time.Minute)
-		s.set(func() { s.breaks = false })
+		s.set(func() { s.breaks, s.far = false, 0 })
 		testbed.AtMost(t, s.count(s.subs, "lock"), 120, "connections in a minute")
 		time.Sleep(2 * time.Second)
 		testbed.Equal(t, w.Take().Confirmed, true, "confirmed when they last")
