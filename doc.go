@@ -31,39 +31,39 @@
 //	QuorumLock(a, b, c)         a majority of the copies of one lock, on independent servers
 //	client.Once(name)           a job at most once per period, over all replicas; it uses the RLock of that name
 //
-// All of them but Once have these calls (of a ReadWriteLock, its ReadLock and its WriteLock have them):
+// All but Once have these calls. Of a ReadWriteLock, its ReadLock and its WriteLock have them.
 //
 //	Lock(ctx, opts...) (Hold, error)         waits until it has the lock or ctx ends
 //	TryLock(ctx, wait, lease) (Hold, error)  waits for at most wait (0: one attempt); lease 0: the watchdog renews it
 //	Do(ctx, fn, opts...) error               Lock, fn, Unlock; DoFenced(ctx, lock, fn) also gives fn the token
 //	TryDo(ctx, wait, lease, fn) error        TryLock, fn, Unlock
-//	State(ctx) (State, error)                its holders and its queue; Inspect tells more
-//	ForceUnlock(ctx) (bool, error)           takes it away from its holders
+//	State(ctx) (State, error)                the lock's holders and queue; Client.Inspect tells more
+//	ForceUnlock(ctx) (bool, error)           takes the lock away from its holders
 //	Name() string
 //
-// A lock's Redis key is the prefix and the name, here shop:orders:42: at most 1,024 bytes, not all in braces, and
-// not reserved (README, Names). Use one name for one kind of lock: locks of different kinds exclude each other, but a
-// waiter of one kind is not woken by the unlock of another.
+// A lock's Redis key is the prefix and the name, here shop:orders:42. It has at most 1,024 bytes, is not all in braces,
+// and is not reserved: the README lists the rules under Names. Use one name for one kind of lock: locks of different
+// kinds exclude each other, but the unlock of one kind does not wake the waiters of another.
 //
 // # Holds
 //
-// A [Hold] is one acquisition: Context, Unlock, Extend, Token, ValidUntil, Name, Owner. It and others are aliases for
-// types of package lock: go doc lock.Hold shows the signatures.
+// A [Hold] is one acquisition. It has the methods Context, Unlock, Extend, Token, ValidUntil, Name and Owner. Like many
+// types here it is an alias for a type of package lock: go doc lock.Hold shows the signatures.
 //
-// The context carries the owner, as the thread does in Java. Each acquisition whose ctx carries no owner makes a new
-// owner. So goroutines that share a lock object, or a request's context, exclude each other. Acquiring the same lock
-// with the hold's context, or with one derived from it, re-enters. Goroutines that you start inside a section with that
-// context are the same owner, and all re-enter. If they must exclude each other, give each a context from [NewOwner].
+// The context carries the owner, as the thread does in Java. If ctx carries no owner, the acquisition makes a new one.
+// So goroutines that share a lock object, or a request's context, exclude each other. To re-enter, acquire the same
+// lock with the hold's context, or with one derived from it. Goroutines to which you give that context are the same
+// owner, and all re-enter. If they must exclude each other, give each a context from [NewOwner].
 //
 // The lock is held until Unlock. Its key on the server has a lease, which the watchdog renews every third of
 // [Config].LeaseTime while the process lives. A fixed lease, from [WithLease] or TryLock's argument, is not prolonged:
-// the hold ends with it. When the context given to Lock ends, the hold's context ends too, but the lock stays held:
+// the hold ends with it. When the context given to Lock ends, the hold's context ends too. But the lock stays held:
 // releasing it while the section still runs would let another holder in.
 //
-// The server can lose a key, and a process can be cut off from the server. A hold has a local deadline, which passes
-// before the lease can run out on the server. When it passes without a renewal, or when the watchdog finds the lock
-// gone, the hold's context ends with the cause [ErrLeaseLost], and Unlock returns it. Work that watches its context
-// stops then. Fence what must not be written late: [Fenced].
+// A lock can be lost: the server can lose a key, and a process can be cut off from the server. So a hold has a local
+// deadline, which passes before the lease can run out on the server. When the deadline passes without a renewal, or
+// when the watchdog finds the lock gone, the hold's context ends with the cause [ErrLeaseLost], and Unlock returns this
+// error. Work that watches its context stops then. Fence what must not be written late: [Fenced].
 //
 // # Options
 //
@@ -72,9 +72,9 @@
 //
 // # Errors
 //
-// [ErrNotAcquired] says that the wait, or ctx, ended without the lock. [ErrUnavailable] says that a server failed
-// or was silent. No error of Lock or TryLock matches both. Each sentinel's comment says what to do; docs/COOKBOOK.md
-// has a table of them. Detail types such as [NotAcquiredError] tell more, with errors.AsType.
+// [ErrNotAcquired] says that the wait, or ctx, ended without the lock. [ErrUnavailable] says that a server failed or
+// was silent. No error of Lock or TryLock matches both. Each sentinel's comment says what to do; docs/COOKBOOK.md has a
+// table of them. Detail types such as [NotAcquiredError] tell more, with errors.AsType.
 //
 // # For operators
 //
