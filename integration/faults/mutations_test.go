@@ -100,13 +100,13 @@ var mutations = []mutation{
 	},
 	{
 		"passed on with a deadline of its own", "passing", "the deadline lies", 30_000, "internal/held/pass.go",
-		"s.addLocked(to.Ctx, h, to.Claim, 0, now, to.Count)",
-		"s.addLocked(to.Ctx, h, to.Claim, 0, now, to.Count)\n\ts.until = lease.Later(s.until, lease.LocalDeadline(now, 3*r.cfg.LeaseTime))",
+		"s.addLocked(to.Ctx, h, to.Claim, 0, g.now, to.Count)",
+		"s.addLocked(to.Ctx, h, to.Claim, 0, g.now, to.Count)\n\ts.until = lease.Later(s.until, lease.LocalDeadline(g.now, 3*r.cfg.LeaseTime))",
 	},
 	{
 		"passed on, and not renewed", "passing", "lost without a cause", 60_000, "internal/held/pass.go",
-		"s.addLocked(to.Ctx, h, to.Claim, 0, now, to.Count)",
-		"s.addLocked(to.Ctx, h, to.Claim, s.until.Sub(now), now, to.Count)",
+		"s.addLocked(to.Ctx, h, to.Claim, 0, g.now, to.Count)",
+		"s.addLocked(to.Ctx, h, to.Claim, s.until.Sub(g.now), g.now, to.Count)",
 	},
 	{
 		"passed on beside a re-entry", "passing", "two inside", 30_000, "internal/held/pass.go",

@@ -63,7 +63,7 @@ func (a *acquisition) open(ctx context.Context, wait, length time.Duration) erro
 	if ctx.Err() != nil {
 		return &lock.NotAcquiredError{Name: a.members[0].lock.of.Name, Err: CtxError(ctx)}
 	}
-	o, err := c.reg.Owner(ctx) // first: the ctx may be a type of the user's, and panic
+	o, fresh, err := c.reg.Owner(ctx) // first: the ctx may be a type of the user's, and panic
 	if err != nil {
 		return err
 	}
@@ -72,6 +72,7 @@ func (a *acquisition) open(ctx context.Context, wait, length time.Duration) erro
 		return err
 	}
 	a.core, a.ctx, a.wait, a.lease, a.once, a.owner = c, ctx, wait, length, wait == 0, o
+	a.fresh = fresh
 	a.values = ctx
 	for i := range a.members {
 		m := &a.members[i]
@@ -239,7 +240,7 @@ func (a *acquisition) endWaiting() {
 		a.core.places.remove(a.place)
 	}
 	if a.waiter != nil {
-		m.claim.Unwatch(a)
+		a.unwatch()
 		a.waiter.Leave(false, m.hold.ValidUntil(), a.holder())
 	}
 	if a.reentered() {
@@ -264,7 +265,7 @@ func (a *acquisition) giveUp() {
 		a.core.places.remove(a.place)
 	}
 	if a.waiter != nil {
-		a.about().claim.Unwatch(a)
+		a.unwatch()
 		a.leaveLine()
 		switch h, _ := a.core.reg.TakePassed(&a.passed); { // passed on just before it left
 		case h == nil:

@@ -44,6 +44,7 @@ type request struct {
 	values context.Context     // the same, or that with the observer's span; for its values alone
 	obs    observe.Acquisition // nil: nothing records it
 	owner  *held.Owner         // pinned from open to close
+	fresh  bool                // the owner is this call's own: it holds nothing, and nobody else acquires for it
 
 	wait    time.Duration // as asked for; negative: no limit
 	once    bool          // wait is 0: one attempt

@@ -20,7 +20,7 @@ func (c *Core) passOn(h *held.Hold) bool {
 	if c.cfg.Tenure <= 0 || line == "" || !c.hub.Waiting(line) {
 		return false
 	}
-	passed, late := c.reg.Pass(h, c.cfg.Tenure, func(give func(held.Receiver) *held.Hold) bool {
+	passed, late := c.reg.Pass(h, c.cfg.Tenure, func(give held.Giver) bool {
 		return c.hub.TakeHead(line, func(v any) (pubsub.Holder, bool) {
 			a, ok := v.(*acquisition)
 			if !ok || !a.accept(give) {
@@ -38,7 +38,7 @@ func (c *Core) passOn(h *held.Hold) bool {
 // accept makes the hold of a waiting acquisition, under the mutexes of the registry
 // and the hub: the giver makes it, or sees that the receiver has left. A waiter with
 // other wishes is not skipped: the lock is released for it.
-func (a *acquisition) accept(give func(held.Receiver) *held.Hold) bool {
+func (a *acquisition) accept(give held.Giver) bool {
 	if len(a.members) != 1 || a.lease != 0 || a.asksServer || !a.asleep.Load() {
 		return false
 	}
@@ -46,7 +46,7 @@ func (a *acquisition) accept(give func(held.Receiver) *held.Hold) bool {
 	if m.lock.of.Line == "" {
 		return false
 	}
-	a.passed = give(held.Receiver{Claim: m.claim, Ctx: a.ctx, Link: a.passLink, Count: a.passCounts})
+	a.passed = give.To(held.Receiver{Claim: m.claim, Ctx: a.ctx, Link: a.passLink, Count: a.passCounts})
 	return a.passed != nil
 }
 

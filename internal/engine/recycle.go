@@ -6,14 +6,15 @@ package engine
 // reach the acquisition any more:
 //
 //   - the sender: its call has been answered and taken out of the lane's lists under the
-//     lane's mutex, before the signal that its caller received. An acquisition whose answer
-//     somebody else takes ends with an error, and is left to the garbage collector, as are
-//     all that end with one. What a command carries as its ctx is never part of it.
+//     lane's mutex, before the signal that its caller received; the channel of that is used
+//     again, too. An acquisition whose answer somebody else takes ends with an error, and is
+//     left to the garbage collector, as are all that end with one. What a command carries as
+//     its ctx is never part of it.
 //   - the hub: it has left its line, under the hub's mutex, by itself or taken by a giver, who
 //     signals it under that mutex last of all. Log lines about a waiter are written without
 //     the mutex: a waiter of which one was in the making is not forgotten.
-//   - the registry: the giver of a lock puts its hold, and tells watchers, under the
-//     registry's mutex, which the receiver takes (Given, Unwatch) before it ends.
+//   - the registry: the giver of a lock puts its hold, and tells watchers, under the registry's
+//     mutex, which the receiver takes (TakePassed, Unwatch) before it ends.
 //   - the refreshes of places read it without a mutex that outlives the place: one that has
 //     had a place is not used again.
 //   - an observer gets nothing of it, and a user gets the hold, which is no part of it.
@@ -34,10 +35,10 @@ func (c *Core) newAcquisition() *acquisition {
 func (a *acquisition) closeAndRecycle() {
 	a.close()
 	if a.forgotten() {
-		c, ch := a.core, a.line.C
+		c, line, call := a.core, a.line.C, a.call.Signal
 		*a = acquisition{}
 		if !poison {
-			a.line.C = ch
+			a.line.C, a.call.Signal = line, call
 			c.used.Put(a)
 		}
 	}

@@ -51,7 +51,7 @@ func (a *acquisition) try() (won bool, err error) {
 	}
 	a.stamp()
 	a.asked = true
-	a.call = sender.Call{Cmd: a.command(), Class: sender.Ask, Ctx: a.core.send.Values(a.values)}
+	a.call = sender.Call{Cmd: a.command(), Class: sender.Ask, Ctx: a.core.send.Values(a.values), Signal: a.call.Signal}
 	if fresh == 0 {
 		a.call.Class = sender.Keep // what is held comes first
 	} else if a.core.cfg.ReplicaAcks > 0 {

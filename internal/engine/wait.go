@@ -21,7 +21,7 @@ func (a *acquisition) standsBehind() bool {
 	for i := range a.members {
 		m := &a.members[i]
 		if line := m.lock.of.Line; line != "" {
-			if a.core.hub.Waiting(line) && m.claim.Session(m.lock.of.Kind.Traits().Mode) == nil {
+			if a.core.hub.Waiting(line) && !a.holdsAlready(m) {
 				a.focus(i)
 				return true
 			}
@@ -31,12 +31,17 @@ func (a *acquisition) standsBehind() bool {
 			continue // its waiters have keys of their own, and no line
 		}
 		spec, opts := m.lock.of.Kind.Wait(&m.attempt)
-		if len(opts) == 0 && a.core.hub.Waiting(spec.ID) && m.claim.Session(m.lock.of.Kind.Traits().Mode) == nil {
+		if len(opts) == 0 && a.core.hub.Waiting(spec.ID) && !a.holdsAlready(m) {
 			a.focus(i)
 			return true
 		}
 	}
 	return false
+}
+
+// holdsAlready reports whether the owner has a session of a member already, as far as this client knows.
+func (a *acquisition) holdsAlready(m *member) bool {
+	return !a.fresh && m.claim.Session(m.lock.of.Kind.Traits().Mode) != nil
 }
 
 // listenEarly begins to listen before the first attempt where the subscription
@@ -48,7 +53,7 @@ func (a *acquisition) listenEarly() {
 		return
 	}
 	spec, opts := m.lock.of.Kind.Wait(&m.attempt)
-	if (len(opts) > 0 || m.lock.of.Calls != "") && a.core.hub.Standing(spec.ID) && m.claim.Session(m.lock.of.Kind.Traits().Mode) == nil {
+	if (len(opts) > 0 || m.lock.of.Calls != "") && a.core.hub.Standing(spec.ID) && !a.holdsAlready(m) {
 		a.join(spec, opts)
 		a.waiter.Take()
 	}
@@ -65,7 +70,7 @@ func (a *acquisition) stopListening() {
 		a.core.places.remove(a.place)
 		a.place = nil
 	}
-	a.about().claim.Unwatch(a)
+	a.unwatch()
 	a.leaveLine()
 	a.mayBeLogged = a.mayBeLogged || !a.waiter.Forgotten()
 	a.waiter = nil
@@ -89,7 +94,16 @@ func (a *acquisition) join(spec pubsub.Spec, opts []pubsub.Option) {
 	} else {
 		a.waiter = a.core.hub.Join(spec, append(opts, pubsub.About(a))...)
 	}
-	m.claim.Watch(a)
+	if !a.fresh {
+		m.claim.Watch(a)
+	}
+}
+
+// unwatch ends what join began.
+func (a *acquisition) unwatch() {
+	if !a.fresh {
+		a.about().claim.Unwatch(a)
+	}
 }
 
 // Told implements held.Watcher: the same owner acquired in another call.

@@ -111,29 +111,30 @@ func NewOwner(ctx context.Context) context.Context {
 const maxOwnerID = 256
 
 // Owner finds out who acquires with ctx. The owner lives until Unpin, so that
-// nothing that is acquired meanwhile is another one's.
-func (r *Registry) Owner(ctx context.Context) (*Owner, error) {
+// nothing that is acquired meanwhile is another one's. A fresh one is nobody's but the
+// caller's, until a hold of it is: it holds nothing, and no other call acquires for it.
+func (r *Registry) Owner(ctx context.Context) (o *Owner, fresh bool, err error) {
 	k, _ := ctx.Value(ownerKey{}).(carried)
 	if k.explicit {
 		if err := checkOwner(k.id); err != nil {
-			return nil, err
+			return nil, false, err
 		}
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		o := r.owners[k.id]
+		o = r.owners[k.id]
 		if o == nil {
 			o = &Owner{explicit: &explicit{reg: r, id: k.id}}
 			r.owners[k.id] = o
 		}
 		o.explicit.refs++
-		return o, nil
+		return o, false, nil
 	}
 	if k.owner.pin() {
-		return k.owner, nil
+		return k.owner, false, nil
 	}
-	o := newOwner()
+	o = newOwner()
 	o.live.Store(1)
-	return o, nil
+	return o, true, nil
 }
 
 // pin keeps a generated owner alive if it is: an inherited owner means something

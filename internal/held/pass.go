@@ -29,7 +29,7 @@ func (r *Registry) passOn(h *Hold) bool {
 // Pass gives the session of h, which is being released, to whom offer chooses, at
 // most tenure after the sending of the last answered command about it, and after this
 // process got it: else the re-entries of its holders would keep the others out. offer is
-// called under the registry's mutex with the function that makes the receiver's
+// called under the registry's mutex with what makes the receiver's
 // hold; it returns false when nobody takes it. late says that the time was over. It is that of now, not of the
 // Unlock's beginning: code of the user's may have run since.
 //
@@ -41,7 +41,7 @@ func (r *Registry) passOn(h *Hold) bool {
 // After a move to another server, a broken connection or a temporary refusal (a restart, a demotion) it needs an answer
 // to a newer command. The client keeps one instant for that (sender.Sender.Broke), not one per node: the key may move
 // meanwhile. Each connection that redlatch dialled notes when it ends, and the table of slots when it changes.
-func (r *Registry) Pass(h *Hold, tenure time.Duration, offer func(give func(Receiver) *Hold) bool) (passed, late bool) {
+func (r *Registry) Pass(h *Hold, tenure time.Duration, offer func(Giver) bool) (passed, late bool) {
 	s := h.session
 	r.mu.Lock()
 	now := time.Now()
@@ -59,7 +59,7 @@ func (r *Registry) Pass(h *Hold, tenure time.Duration, offer func(give func(Rece
 		r.mu.Unlock()
 		return false, late
 	}
-	passed = offer(func(to Receiver) *Hold { return r.giveLocked(s, h, to, now) })
+	passed = offer(Giver{h, now})
 	if passed {
 		s.claim.tellWatchersLocked() // fellows of the receiver may re-enter
 	}
@@ -166,8 +166,17 @@ func (r *Registry) doubtedLocked(key string, sent time.Time) bool {
 	return d != nil && (d.asked > 0 || !sent.After(d.until))
 }
 
-// giveLocked makes a session the receiver's; nil: it can't take it.
-func (r *Registry) giveLocked(s *Session, from *Hold, to Receiver, now time.Time) *Hold {
+// Giver makes the hold of whoever gets the session of the one that is being released. It
+// works within the call of Pass that offers it.
+type Giver struct {
+	from *Hold
+	now  time.Time
+}
+
+// To makes the session the receiver's; nil: it can't take it.
+func (g Giver) To(to Receiver) *Hold {
+	from, s := g.from, g.from.session
+	r := s.reg
 	i := modeIndex(s.Lock.Kind.Traits().Mode)
 	if to.Claim.sessions[i] != nil || !to.Claim.Gate.TryEnter() {
 		return nil // it, or another acquisition of its owner, has a command under way
@@ -176,7 +185,7 @@ func (r *Registry) giveLocked(s *Session, from *Hold, to Receiver, now time.Time
 	to.Claim.retainLocked()
 	h := &Hold{}
 	s.claim, s.link = to.Claim, to.Link
-	s.addLocked(to.Ctx, h, to.Claim, 0, now, to.Count)
+	s.addLocked(to.Ctx, h, to.Claim, 0, g.now, to.Count)
 	s.removeLocked(from)
 	from.endLocked(stateReleased, lock.ErrUnlocked)
 	if from.claim.sessions[i] == s {

@@ -58,7 +58,7 @@ type Waiter struct {
 
 	// guarded by hub.mu
 	inLine      bool     // between prev and next
-	hasLeft     bool     // by itself, or TakeHead took it: nothing signals it any more
+	hasLeft     bool     // by itself, or TakeHead took it: nothing signals it, or changes it, any more
 	mayBeLogged bool     // a log line may be asking it who it is
 	try         bool     // see News; Take clears it, and missed and payloads
 	missed      bool     // see News
@@ -117,13 +117,10 @@ func (w *Waiter) Take() News {
 	return n
 }
 
-// Forgotten reports whether nobody else can reach the waiter, or what it carries, any more:
-// it has left, and no log line was about it. Its memory may be used for another one then.
-func (w *Waiter) Forgotten() bool {
-	w.hub.mu.Lock()
-	defer w.hub.mu.Unlock()
-	return w.hasLeft && !w.mayBeLogged
-}
+// Forgotten reports whether nobody else can reach the waiter, or what it carries, any more: it has
+// left, and no log line was about it. Its memory may be used for another one then. Leave has returned:
+// nothing changes these since.
+func (w *Waiter) Forgotten() bool { return w.hasLeft && !w.mayBeLogged }
 
 // Keyed reports whether the waiter was made with [Keyed].
 func (w *Waiter) Keyed() bool { return w.key != "" }

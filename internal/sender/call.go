@@ -21,6 +21,9 @@ type Call struct {
 	// Own says that Done is called although Then takes the answer. Else an observer hears of
 	// the end of the command in the background.
 	Own bool
+	// Signal is for Wait; nil: Start makes it. Once Wait has reported the answer, or Leave has
+	// returned, it is empty and another call may have it.
+	Signal chan struct{}
 
 	// The answer. Sent is an instant before the first byte was written.
 	Sent  time.Time
@@ -32,7 +35,6 @@ type Call struct {
 	slot    uint16
 	patient bool // not interrupted
 	end     func(error)
-	done    chan struct{}
 
 	// guarded by lane.mu
 	state      state
@@ -59,7 +61,9 @@ func (s *Sender) Start(c *Call) {
 		c.Ctx, c.end = o.Command(c.Ctx, c.Cmd.Script.Name, time.Time{})
 	}
 	if c.Then == nil {
-		c.done = make(chan struct{}, 1)
+		if c.Signal == nil {
+			c.Signal = make(chan struct{}, 1)
+		}
 	}
 	c.lane.start(c)
 }
@@ -69,7 +73,7 @@ func (s *Sender) Start(c *Call) {
 func (c *Call) Wait(ctx context.Context, deadline time.Time) bool {
 	if deadline.IsZero() {
 		select {
-		case <-c.done:
+		case <-c.Signal:
 		case <-ctx.Done():
 			return false
 		}
@@ -77,7 +81,7 @@ func (c *Call) Wait(ctx context.Context, deadline time.Time) bool {
 		t := time.NewTimer(time.Until(deadline))
 		defer t.Stop()
 		select {
-		case <-c.done:
+		case <-c.Signal:
 		case <-t.C:
 			return false
 		case <-ctx.Done():
@@ -117,6 +121,10 @@ func (c *Call) Leave(then func(*Call)) Left {
 	l := c.lane
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	select {
+	case <-c.Signal:
+	default:
+	}
 	switch c.state {
 	case answered:
 		return Answered

@@ -221,7 +221,7 @@ func (k *carrier) carry() {
 			rest = append(rest, c)
 		case !c.signalled:
 			c.signalled = true
-			c.done <- struct{}{} // from here on the call is its owner's
+			c.Signal <- struct{}{} // from here on the call is its owner's
 		}
 	}
 	l.busy[k.class]--
@@ -346,7 +346,7 @@ func (l *lane) interrupt() {
 func (c *Call) interruptLocked() {
 	if c.Then == nil && !c.patient && !c.signalled {
 		c.signalled = true
-		c.done <- struct{}{}
+		c.Signal <- struct{}{}
 	}
 }
 
