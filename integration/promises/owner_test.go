@@ -57,6 +57,16 @@ func TestTheContextIsTheOwner(t *testing.T) {
 			}
 			bed.Unlock(t, bed.Lock(t, t.Context(), x.Beside(name)))
 		},
+		"who is inside enters again past those who wait": func(t *testing.T, x *bed.Site, name string) {
+			for _, ctx := range []context.Context{t.Context(), redlatch.WithOwner(t.Context(), "inside")} {
+				first := bed.Lock(t, ctx, x.Lock(name))
+				asked := x.Asked(t, name)
+				waits := bed.Async(t.Context(), x.Kind.Excluded(x.Through, name)) // in its own process
+				asked()
+				bed.Unlock(t, bed.Lock(t, first.Context(), x.Lock(name)), first)
+				bed.Unlock(t, bed.Holds(t, []<-chan bed.Attempt{waits})...)
+			}
+		},
 		"nested holds are unlocked at the same time": func(t *testing.T, x *bed.Site, name string) {
 			for range 10 {
 				holds := []redlatch.Hold{bed.Lock(t, t.Context(), x.Lock(name))}
