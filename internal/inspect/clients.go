@@ -1,11 +1,13 @@
 package inspect
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -140,9 +142,10 @@ func (c *clients) known(ctx context.Context, i *Inspector, wanted []*lock.Proces
 	return list
 }
 
-// parseClients reads the answer of CLIENT LIST.
+// parseClients reads the answer of CLIENT LIST. Of a client's connections the oldest counts: the
+// server turns its list round and round.
 func parseClients(text string, into map[string]lock.Process) {
-	for line := range strings.Lines(text) {
+	for _, line := range slices.SortedStableFunc(strings.Lines(text), func(a, b string) int { return cmp.Compare(connectionID(a), connectionID(b)) }) {
 		var addr, name string
 		for word := range strings.FieldsSeq(line) {
 			if v, ok := strings.CutPrefix(word, "addr="); ok {
@@ -162,6 +165,13 @@ func parseClients(text string, into map[string]lock.Process) {
 		}
 		into[one.ClientID] = one
 	}
+}
+
+// connectionID is the number of a connection, with which its line begins.
+func connectionID(line string) int64 {
+	number, _, _ := strings.Cut(strings.TrimPrefix(line, "id="), " ")
+	n, _ := strconv.ParseInt(number, 10, 64)
+	return n
 }
 
 // disputed is a client of which a further connection tells: anybody may give any name to his own,
