@@ -220,4 +220,35 @@ func TestALateCommandOfALostHoldKeepsNoPlace(t *testing.T) {
 	}
 }
 
+// A server that stood still for longer than a lease runs, when it goes on, what it got before: the lock that it takes for
+// somebody who had left is given back, and keeps nobody out for a lease.
+func TestALateCommandAfterALongSilence(t *testing.T) {
+	t.Parallel()
+	const length = 4 * time.Second
+	overKinds(t, []func(*redlatch.Config){func(c *redlatch.Config) { c.LeaseTime = length }}, cases{
+		"given up": func(t *testing.T, x *bed.Site, name string) {
+			var opts []redlatch.Option
+			if x.Kind.Queues {
+				opts = append(opts, redlatch.WithSkipAfter(time.Second))
+			}
+			l, beside := x.Kind.New(x.Direct, name, opts...), x.Kind.Excluded(x.Through, name)
+			bed.Unlock(t, bed.Lock(t, t.Context(), l)) // the servers know the scripts
+			for _, s := range x.Servers {
+				s.Freeze(t)
+			}
+			_, err := l.TryLock(t.Context(), 100*time.Millisecond, 0)
+			want(t, "TryLock", err, redlatch.ErrNotAcquired, redlatch.ErrUnavailable)
+			time.Sleep(2*length + length/2) // the connections end, and so does the lease
+			for _, s := range x.Servers {
+				s.Thaw(t)
+			}
+			h, err := beside.TryLock(t.Context(), length*3/4, 0)
+			if err != nil {
+				t.Fatalf("it is kept for somebody who has left: %v", err)
+			}
+			bed.Unlock(t, h)
+		},
+	})
+}
+
 func ordinal(n int64) string { return "command " + strconv.FormatInt(n+1, 10) }

@@ -23,6 +23,8 @@ type giving struct {
 	holds int             // of rel, that have no result yet
 	apart bool            // each part has a command of its own from now on
 	retry *backoff.ExponentialBackOff
+	since time.Time     // when it began
+	late  time.Duration // what a late command takes lasts so long at most; 0: none may come
 }
 
 // run goes on with parts, whose gates are ours, after an answer, until each is
@@ -37,7 +39,7 @@ func (g *giving) run(parts []part, reply conn.Reply, err error) {
 				g.split(&left[i])
 			}
 		}
-		if why != nil && !g.pause(left) {
+		if why != nil && !g.pause(left, why) {
 			for i := range left {
 				g.giveUp(&left[i], left[i].unavailable(g.reg, why))
 			}
@@ -73,14 +75,21 @@ func (g *giving) told() {
 	}
 }
 
-// pause waits before what was refused is tried again; false: there is no time for that.
-func (g *giving) pause(parts []part) bool {
+// longSilence is for how many leases a server that does not answer is asked to give back what a late command may take.
+const longSilence = 10
+
+// pause waits before what was refused is tried again; false: there is no time for that. A server that stands still may
+// have a late command, and run it when it goes on: its lease begins then.
+func (g *giving) pause(parts []part, why error) bool {
 	if g.retry == nil {
 		g.retry = NewRetry()
 	}
 	var until time.Time
 	for i := range parts {
 		until = lease.Later(until, parts[i].ends())
+	}
+	if conn.Classify(why) != conn.Refused && time.Since(g.since) < longSilence*g.late {
+		until = lease.Later(until, time.Now().Add(g.late))
 	}
 	return Sleep(context.Background(), g.reg.closedLate, until, g.retry.NextBackOff())
 }
@@ -247,19 +256,22 @@ func (l *Leftover) lasts() time.Duration {
 
 // Undo takes back, in the background, what an acquisition may have left, until
 // the server has answered or a grant, or a place, would have ended by itself. void > 0
-// makes the server refuse late commands. entered says that the gates are the caller's;
+// makes the server refuse late commands; then it goes on while the server is silent, for ten times as long. entered says that the gates are the caller's;
 // Undo leaves them. done, if not nil, is called at the end. The caller has called
 // Begin for what is still under way.
 func (r *Registry) Undo(ctx context.Context, all []Leftover, void time.Duration, entered bool, done func()) {
-	parts := make([]part, len(all))
+	parts, late := make([]part, len(all)), time.Duration(0)
 	for i, l := range all {
 		parts[i] = part{
 			lock: l.Lock, claim: l.Claim, field: l.Attempt.Named(), attempt: l.Attempt, void: void,
 			until: time.Now().Add(l.lasts()),
 		}
+		if void > 0 {
+			late = max(late, l.lasts())
+		}
 	}
 	r.wg.Add(1)
-	r.give(ctx, parts, entered, done)
+	r.give(ctx, parts, late, entered, done)
 }
 
 // freeLeft gives back, in the background, what an ended session had asked for
@@ -273,11 +285,11 @@ func (r *Registry) freeLeft(h *Hold) {
 		p.void = VoidTTL
 	}
 	r.mu.Unlock()
-	r.give(context.WithoutCancel(h.parent), []part{p}, false, nil)
+	r.give(context.WithoutCancel(h.parent), []part{p}, 0, false, nil)
 }
 
-func (r *Registry) give(ctx context.Context, parts []part, entered bool, done func()) {
-	go func() { // ends with the server's answer or the lease
+func (r *Registry) give(ctx context.Context, parts []part, late time.Duration, entered bool, done func()) {
+	go func() { // ends with the server's answer, the lease, or a long silence
 		defer r.wg.Done()
 		if done != nil {
 			defer done()
@@ -297,7 +309,7 @@ func (r *Registry) give(ctx context.Context, parts []part, entered bool, done fu
 				}
 			}
 		}
-		g := giving{reg: r, ctx: ctx}
+		g := giving{reg: r, ctx: ctx, since: time.Now(), late: late}
 		reply, err := r.send.Run(ctx, sender.Keep, commandOf(parts))
 		g.run(append([]part(nil), parts...), reply, err)
 	}()
