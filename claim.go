@@ -236,11 +236,15 @@ func (c *claim) background(f func()) {
 	}()
 }
 
+// longSilence is for how many periods a server that does not answer is asked to give back what a late command may claim.
+const longSilence = 10
+
 // undoLate repeats the undoing until it is answered, the period has passed or the
 // Client has been closed for UnlockTimeout. void is how long the server must refuse commands
-// of the claim that come late.
+// of the claim that come late: one that it does not answer about may claim a period when it goes on.
 func (c *claim) undoLate(ctx context.Context, void time.Duration) error {
-	end := time.Now().Add(c.period)
+	began := time.Now()
+	end := began.Add(c.period)
 	retry := retries()
 	for {
 		_, err := c.cs.run.Run(context.WithoutCancel(ctx), c.undo(void))
@@ -249,6 +253,9 @@ func (c *claim) undoLate(ctx context.Context, void time.Duration) error {
 		}
 		if !conn.Classify(err).Transient() {
 			return &lock.ServerError{Name: c.name, Op: opGiveBack, Err: err}
+		}
+		if now := time.Now(); void > 0 && conn.Classify(err) != conn.Refused && now.Sub(began) < longSilence*c.period {
+			end = now.Add(c.period)
 		}
 		pause := retry.NextBackOff()
 		if time.Now().Add(pause).After(end) {

@@ -1,9 +1,11 @@
 package once
 
 import (
+	"context"
 	"testing"
 	"time"
 
+	"github.com/redlatch/redlatch/integration/bed"
 	"github.com/redlatch/redlatch/internal/luascript"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
@@ -26,4 +28,25 @@ func TestALateClaim(t *testing.T) {
 			testbed.Equal(t, must(t, x.other.Once("report"), period), true, "somebody ran in this period")
 		})
 	}
+}
+
+// A claim that was given up and comes when its server has been out of reach for longer than a period is given back as
+// soon as it is there again: nobody waits for the end of a period that has no run.
+func TestALateClaimAfterALongOutage(t *testing.T) {
+	x := newScene(t)
+	const period = 4 * time.Second
+	trap := x.proxy.DropRequest(testbed.Contains("EVALSHA", luascript.Once.SHA))
+	x.proxy.Refuse()
+	ctx, cancel := context.WithCancel(t.Context())
+	left := call(ctx, x.c, period, nothing)
+	trap.Wait(t)
+	cancel()
+	bed.Want(t, <-left, context.Canceled)
+	time.Sleep(period + period/2)
+	trap.Deliver(t)
+	testbed.Equal(t, records(t, x.Server), 1, "periods that the late command claimed")
+	claimed := time.Now()
+	x.proxy.Admit(t)
+	bed.Eventually(t, "given back", func() bool { return records(t, x.Server) == 0 })
+	testbed.AtMost(t, time.Since(claimed), period*3/4, "it was given back after")
 }
