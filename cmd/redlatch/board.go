@@ -73,9 +73,7 @@ const (
 
 // see takes in a new look at the lock.
 func (w *watched) see(in redlatch.Inspection) {
-	if w.first.IsZero() {
-		w.first = in.At
-	}
+	w.first = cmp.Or(w.first, in.At)
 	for i := range w.turns {
 		if t := &w.turns[i]; !t.Ended && !slices.ContainsFunc(in.Holders, t.is) {
 			t.end(in.At)
@@ -98,11 +96,7 @@ func (w *watched) see(in redlatch.Inspection) {
 		t.To, t.count, t.lease = in.At, h.Count, t.lease.seen(in.At, h.Remaining)
 		t.client = cmp.Or(h.Client, t.client)
 		t.Looks++
-		from := h.HeldSince
-		if from.IsZero() {
-			from = t.From
-		}
-		if held := in.At.Sub(from).Seconds(); held > w.HeldFor {
+		if held := in.At.Sub(cmp.Or(h.HeldSince, t.From)).Seconds(); held > w.HeldFor {
 			w.HeldFor, w.WaitedFor = held, waited(h).Seconds()
 		}
 	}
@@ -214,10 +208,7 @@ func (b *board) see(l *looked) {
 		case now.Sub(w.seen) > time.Minute, len(b.locks) > 2*maxListed:
 			delete(b.locks, key)
 		default:
-			at := l.open[w.Name].At // else about when this look began, and not when it missed the lock
-			if at.IsZero() {
-				at = w.At.Add(elapsed)
-			}
+			at := cmp.Or(l.open[w.Name].At, w.At.Add(elapsed)) // about when this look began, and not when it missed the lock
 			see(w, redlatch.Inspection{Name: w.Name, Key: w.Key, Kind: w.Kind, At: at})
 		}
 	}
@@ -278,9 +269,7 @@ func (b *board) overview() overview {
 			continue
 		}
 		o.Total++
-		if !w.At.IsZero() {
-			o.At = w.At
-		}
+		o.At = cmp.Or(w.At, o.At)
 		if len(o.Locks) < maxRows {
 			r := *w
 			r.Holders, r.Queue, r.Waiting = r.Holders[:min(len(r.Holders), 1)], nil, nil

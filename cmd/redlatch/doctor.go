@@ -67,10 +67,8 @@ Permissions for other features than those of --need are only noted.`,
 		Example: `  redlatch doctor --need reentrant,fair --strict -o json`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			for _, n := range wants {
-				if !slices.Contains(needs(), n) {
-					return usageError("need: %q is not one of %s", n, strings.Join(needs(), ", "))
-				}
+			if i := slices.IndexFunc(wants, func(n string) bool { return !slices.Contains(needs(), n) }); i >= 0 {
+				return usageError("need: %q is not one of %s", wants[i], strings.Join(needs(), ", "))
 			}
 			findings, err := a.examine(cmd.Context(), wants)
 			if err != nil {
@@ -86,7 +84,7 @@ Permissions for other features than those of --need are only noted.`,
 				screenOf(a.std.out).findings(a.std.out, findings, counts)
 			}
 			if err == nil && (counts[problem] > 0 || strict && counts[warning] > 0) {
-				err = &statusError{errSaid, exitError}
+				err = errSaid
 			}
 			return err
 		},
@@ -124,9 +122,8 @@ func (a *app) examine(ctx context.Context, wants []string) ([]finding, error) {
 	if err := e.reach(ctx, nodes, a.flags.timeout); err != nil {
 		return nil, err
 	}
-	if needs := map[rueidis.ClientMode]string{rueidis.ClientModeCluster: "cluster", rueidis.ClientModeSentinel: "sentinel"}; needs[client.Mode()] != "" {
-		e.needs = append(e.needs, needs[client.Mode()])
-	}
+	modes := map[rueidis.ClientMode]string{rueidis.ClientModeCluster: "cluster", rueidis.ClientModeSentinel: "sentinel"}
+	e.needs = append(e.needs, modes[client.Mode()]) // "" is no need
 	e.servers(ctx, nodes, client.Mode())
 	e.permissions(ctx)
 	e.probe(ctx, a)

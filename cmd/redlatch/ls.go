@@ -234,18 +234,12 @@ func (s screen) lock(out io.Writer, in redlatch.Inspection) {
 		state = s.paint(red, "can't be read")
 	}
 	if in.Held() {
-		state = s.paint(yellow, "held")
-		if in.Kind == redlatch.KindReadWrite {
-			state += " for " + map[redlatch.Mode]string{redlatch.ModeRead: "reading", redlatch.ModeWrite: "writing"}[in.Mode]
-		}
+		state = s.paint(yellow, "held") + map[redlatch.Mode]string{redlatch.ModeRead: " for reading", redlatch.ModeWrite: " for writing"}[in.Mode]
 	}
-	kind := string(in.Kind)
-	switch in.Kind { //nolint:exhaustive // the others are said by their names
-	case redlatch.KindNone:
-		kind = "none: no key and no queue of this name"
-	case redlatch.KindReentrant:
-		kind = "reentrant (a fair lock with an empty queue looks the same)"
-	}
+	kind := cmp.Or(map[redlatch.Kind]string{
+		redlatch.KindNone:      "none: no key and no queue of this name",
+		redlatch.KindReentrant: "reentrant (a fair lock with an empty queue looks the same)",
+	}[in.Kind], string(in.Kind))
 	name := brief(in.Name)
 	if s.width > 0 { // leaves room behind it
 		name = cut(in.Name, max(s.width-20, 8))

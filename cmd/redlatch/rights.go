@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -165,13 +166,9 @@ func (e *examination) try(ctx context.Context, script, key string, args ...strin
 }
 
 // denied reports whether an error is a missing permission, in the words of servers since Redis 6.
-func denied(err error) bool {
-	if err == nil {
-		return false
-	}
-	text := strings.ToLower(err.Error())
-	return strings.Contains(text, "noperm") || strings.Contains(text, "no permissions") || strings.Contains(text, "the user executing the script can't")
-}
+func denied(err error) bool { return err != nil && refusal.MatchString(err.Error()) }
+
+var refusal = regexp.MustCompile(`(?i)noperm|no permissions|the user executing the script can't`)
 
 // ofChannel reports whether a missing permission is that of a channel.
 func ofChannel(err error) bool { return denied(err) && strings.Contains(err.Error(), "channel") }

@@ -163,8 +163,7 @@ func (j *job) start(g *guardProcess) error {
 	j.cmd.Args = append([]string{"redlatch", startCommand, strconv.Itoa(pipe), strconv.Itoa(os.Getpid()), program}, j.cmd.Args...)
 	j.cmd.Path = path
 	err = j.cmd.Start()
-	var p *os.PathError
-	if errors.As(err, &p) {
+	if p, ok := errors.AsType[*os.PathError](err); ok {
 		p.Path = program // which users know
 	}
 	return err

@@ -230,14 +230,10 @@ func (s *site) handler() http.Handler {
 		h.Set("Cache-Control", "no-store")
 		api := strings.HasPrefix(r.URL.Path, "/api/")
 		switch {
-		case r.URL.Path == "/healthz":
+		case r.URL.Path == "/healthz", r.URL.Path == "/readyz" && s.hub.answers():
 			fmt.Fprintln(w, "ok")
 		case r.URL.Path == "/readyz":
-			if s.hub.answers() {
-				fmt.Fprintln(w, "ok")
-			} else {
-				http.Error(w, "the server does not answer", http.StatusServiceUnavailable)
-			}
+			http.Error(w, "the server does not answer", http.StatusServiceUnavailable)
 		case s.rebound(r):
 			http.Error(w, "this address is asked by the name of another host", http.StatusForbidden)
 		case api && foreign(r):

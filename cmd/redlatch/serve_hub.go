@@ -37,8 +37,6 @@ type viewer struct {
 // maxViewers bounds what a crowd, or somebody who means ill, can open.
 const maxViewers = 100
 
-var errBusy = &statusError{errors.New("too many pages are open"), exitBusy}
-
 func newHub(client *redlatch.Client, pattern string, interval time.Duration, log *slog.Logger) *hub {
 	return &hub{
 		client: client, pattern: pattern, interval: interval, log: log, came: make(chan struct{}, 1),
@@ -52,7 +50,7 @@ func (h *hub) join(open string) (*viewer, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if len(h.viewers) >= maxViewers {
-		return nil, errBusy
+		return nil, &statusError{errors.New("too many pages are open"), exitBusy}
 	}
 	h.viewers[v] = true
 	h.poke()

@@ -114,11 +114,8 @@ func writeJSON(out io.Writer, v any) error {
 // joined is one object of two that have members.
 func joined(a, b any) ([]byte, error) {
 	first, err := json.Marshal(a)
-	if err != nil {
-		return nil, err
-	}
-	rest, err := json.Marshal(b)
-	if err != nil {
+	rest, wrong := json.Marshal(b)
+	if err = cmp.Or(err, wrong); err != nil {
 		return nil, err
 	}
 	return append(append(first[:len(first)-1], ','), rest[1:]...), nil

@@ -103,7 +103,7 @@ func (a *app) unlock(ctx context.Context, client *redlatch.Client, name, owner, 
 			return err
 		case err != nil:
 			const told = "nobody was woken: redlatch's waiters look within seconds, others at the lease's end (redlatch doctor --need evict): %s"
-			untold = &statusError{fmt.Errorf(told, message(err)), exitError}
+			untold = fmt.Errorf(told, message(err))
 		}
 		did := "was free; waiters were woken"
 		switch {
@@ -156,7 +156,7 @@ func (a *app) confirm(in redlatch.Inspection, victims []redlatch.Holder, answers
 	}
 	fmt.Fprint(a.std.out, " Type yes to do it: ")
 	if answer, _ := answers.ReadString('\n'); strings.TrimSpace(answer) != "yes" {
-		return &statusError{errors.New("cancelled"), exitError}
+		return errors.New("cancelled")
 	}
 	return nil
 }

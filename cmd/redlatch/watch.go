@@ -57,10 +57,9 @@ func (a *app) watch(ctx context.Context, client *redlatch.Client, name string, i
 		switch {
 		case ctx.Err() != nil:
 			return nil
+		case isGone(err) && down: // it has said so
 		case isGone(err):
-			if !down {
-				fmt.Fprintln(a.std.err, "redlatch:", message(err))
-			}
+			fmt.Fprintln(a.std.err, "redlatch:", message(err))
 			down = true
 		case err != nil:
 			return err
