@@ -100,9 +100,7 @@ func rLock(w *worker) (seller, error) {
 // A killed process leaves its waiters in the queue, too. They are skipped once
 // they have been silent for as long as the lease of -kill.
 func fairLock(w *worker) (seller, error) {
-	return w.byShelf(func(name string) redlatch.Locker {
-		return w.client.FairLock(name, fairlock.WithSkipAfter(killLease))
-	})
+	return w.byShelf(func(name string) redlatch.Locker { return w.client.FairLock(name, fairlock.WithSkipAfter(killLease)) })
 }
 
 // readWriteLock lets buyers write under the write lock while people who only look read

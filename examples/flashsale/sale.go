@@ -66,10 +66,9 @@ func (s sale) run(ctx context.Context) (_ row, err error) {
 		return row{}, err
 	}
 	r, err := s.sell(ctx, tag)
-	if err != nil {
-		return r, err
+	if err == nil {
+		err = books.audit(ctx, &r)
 	}
-	err = books.audit(ctx, &r)
 	return r, err
 }
 

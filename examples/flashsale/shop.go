@@ -92,13 +92,11 @@ type check func(ctx context.Context, shelf, user int) (bool, error)
 // caller sees to it that they do not.
 func (s *shop) sell(ctx context.Context, shelf int, c click, hasOrder check) (outcome, error) {
 	stock, err := s.read(ctx, s.stockKey(), shelf, 0)
+	if err == nil && s.repair {
+		stock, err = s.reconcile(ctx, shelf, stock)
+	}
 	if err != nil {
 		return 0, err
-	}
-	if s.repair {
-		if stock, err = s.reconcile(ctx, shelf, stock); err != nil {
-			return 0, err
-		}
 	}
 	if already, err := hasOrder(ctx, shelf, c.user); err != nil || already {
 		return ordered, err
@@ -165,12 +163,9 @@ func (s *shop) reconcile(ctx context.Context, shelf, stock int) (int, error) {
 func (s *shop) audit(ctx context.Context, r *row) error {
 	perUser := map[string]int64{}
 	for shelf := range s.shelves {
-		left, err := s.read(ctx, s.stockKey(), shelf, 0)
-		if err != nil {
-			return err
-		}
-		orders, err := s.redis.Do(ctx, s.redis.B().Hgetall().Key(s.ordersKey(shelf)).Build()).AsIntMap()
-		if err != nil {
+		left, noStock := s.read(ctx, s.stockKey(), shelf, 0)
+		orders, noOrders := s.redis.Do(ctx, s.redis.B().Hgetall().Key(s.ordersKey(shelf)).Build()).AsIntMap()
+		if err := errors.Join(noStock, noOrders); err != nil {
 			return err
 		}
 		r.left += left

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -51,14 +53,10 @@ func (r *result) waited(d time.Duration) { r.Waits = append(r.Waits, d.Microseco
 // add takes over what another has written down.
 func (r *result) add(o result) {
 	r.Waits = append(r.Waits, o.Waits...)
-	if o.LastSale.After(r.LastSale) {
-		r.LastSale = o.LastSale
-	}
+	r.LastSale = slices.MaxFunc([]time.Time{r.LastSale, o.LastSale}, time.Time.Compare)
 	r.Turned += o.Turned
 	r.Failed += o.Failed
-	if r.Failure == "" {
-		r.Failure = o.Failure
-	}
+	r.Failure = cmp.Or(r.Failure, o.Failure)
 	r.Commands += o.Commands
 	r.Repairs = append(r.Repairs, o.Repairs...)
 	r.Stolen += o.Stolen
