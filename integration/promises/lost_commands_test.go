@@ -220,33 +220,60 @@ func TestALateCommandOfALostHoldKeepsNoPlace(t *testing.T) {
 	}
 }
 
-// A server that stood still for longer than a lease runs, when it goes on, what it got before: the lock that it takes for
-// somebody who had left is given back, and keeps nobody out for a lease.
+// A server that stood still for longer than a lease runs, when it goes on, what it got before, an attempt or the refresh of
+// a place: the lock that it takes for somebody who had left is given back, and keeps nobody out for a lease.
 func TestALateCommandAfterALongSilence(t *testing.T) {
 	t.Parallel()
 	const length = 4 * time.Second
+	left := func(t *testing.T, asks <-chan bed.Attempt) {
+		t.Helper()
+		want(t, "TryLock", bed.Get(t, asks).Err, redlatch.ErrNotAcquired, redlatch.ErrUnavailable)
+	}
+	tries := func(t *testing.T, l redlatch.Locker, wait time.Duration) <-chan bed.Attempt {
+		t.Helper()
+		return bed.Run(func() (redlatch.Hold, error) { return l.TryLock(t.Context(), wait, 0) })
+	}
+	// goesOn has the servers go on after so long, and somebody else enter.
+	goesOn := func(t *testing.T, x *bed.Site, name string, after time.Duration) {
+		t.Helper()
+		time.Sleep(after)
+		for _, s := range x.Servers {
+			s.Thaw(t)
+		}
+		bed.Unlock(t, bed.HoldWithin(t, length*3/4, bed.Async(t.Context(), x.Kind.Excluded(x.Through, name))))
+	}
+	stop := func(t *testing.T, x *bed.Site) {
+		t.Helper()
+		for _, s := range x.Servers {
+			s.Freeze(t)
+		}
+	}
 	overKinds(t, []func(*redlatch.Config){func(c *redlatch.Config) { c.LeaseTime = length }}, cases{
-		"given up": func(t *testing.T, x *bed.Site, name string) {
+		"an attempt": func(t *testing.T, x *bed.Site, name string) {
 			var opts []redlatch.Option
 			if x.Kind.Queues {
 				opts = append(opts, redlatch.WithSkipAfter(time.Second))
 			}
-			l, beside := x.Kind.New(x.Direct, name, opts...), x.Kind.Excluded(x.Through, name)
+			l := x.Kind.New(x.Direct, name, opts...)
 			bed.Unlock(t, bed.Lock(t, t.Context(), l)) // the servers know the scripts
-			for _, s := range x.Servers {
-				s.Freeze(t)
+			stop(t, x)
+			left(t, tries(t, l, 100*time.Millisecond))
+			goesOn(t, x, name, 2*length+length/2) // the connections end, and so does the lease
+		},
+		"a refresh": func(t *testing.T, x *bed.Site, name string) {
+			if x.Kind.Name != "fair" {
+				return // the places of others end with their keys
 			}
-			_, err := l.TryLock(t.Context(), 100*time.Millisecond, 0)
-			want(t, "TryLock", err, redlatch.ErrNotAcquired, redlatch.ErrUnavailable)
-			time.Sleep(2*length + length/2) // the connections end, and so does the lease
-			for _, s := range x.Servers {
-				s.Thaw(t)
-			}
-			h, err := beside.TryLock(t.Context(), length*3/4, 0)
-			if err != nil {
-				t.Fatalf("it is kept for somebody who has left: %v", err)
-			}
-			bed.Unlock(t, h)
+			_ = bed.Lock(t, t.Context(), x.Lock(name)) // which is lost
+			waits := tries(t, x.Kind.New(x.Direct, name, redlatch.WithSkipAfter(length)), 2*length)
+			bed.Eventually(t, "a refresh", func() bool {
+				known := x.Servers[0].Do(t, "SCRIPT", "EXISTS", luascript.FairRefresh.SHA)
+				have, err := known.AsIntSlice()
+				return err == nil && have[0] == 1
+			})
+			stop(t, x)
+			left(t, waits)
+			goesOn(t, x, name, length+length/2)
 		},
 	})
 }

@@ -24,7 +24,7 @@ type giving struct {
 	apart bool            // each part has a command of its own from now on
 	retry *backoff.ExponentialBackOff
 	since time.Time     // when it began
-	late  time.Duration // what a late command takes lasts so long at most; 0: none may come
+	late  time.Duration // what a late command takes lasts so long at most; 0: that does not matter
 }
 
 // run goes on with parts, whose gates are ours, after an answer, until each is
@@ -79,7 +79,7 @@ func (g *giving) told() {
 const longSilence = 10
 
 // pause waits before what was refused is tried again; false: there is no time for that. A server that stands still may
-// have a late command, and run it when it goes on: its lease begins then.
+// have a late command, an attempt or the refresh of a place, and run it when it goes on: the lease begins then.
 func (g *giving) pause(parts []part, why error) bool {
 	if g.retry == nil {
 		g.retry = NewRetry()
@@ -255,20 +255,19 @@ func (l *Leftover) lasts() time.Duration {
 }
 
 // Undo takes back, in the background, what an acquisition may have left, until
-// the server has answered or a grant, or a place, would have ended by itself. void > 0
-// makes the server refuse late commands; then it goes on while the server is silent, for ten times as long. entered says that the gates are the caller's;
+// the server has answered or a grant, or a place, would have ended by itself; while the server is silent, for ten
+// times as long. void > 0 makes the server refuse late commands. entered says that the gates are the caller's;
 // Undo leaves them. done, if not nil, is called at the end. The caller has called
 // Begin for what is still under way.
 func (r *Registry) Undo(ctx context.Context, all []Leftover, void time.Duration, entered bool, done func()) {
 	parts, late := make([]part, len(all)), time.Duration(0)
 	for i, l := range all {
+		lasts := l.lasts()
 		parts[i] = part{
 			lock: l.Lock, claim: l.Claim, field: l.Attempt.Named(), attempt: l.Attempt, void: void,
-			until: time.Now().Add(l.lasts()),
+			until: time.Now().Add(lasts),
 		}
-		if void > 0 {
-			late = max(late, l.lasts())
-		}
+		late = max(late, lasts)
 	}
 	r.wg.Add(1)
 	r.give(ctx, parts, late, entered, done)
