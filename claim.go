@@ -237,7 +237,7 @@ func (c *claim) background(f func()) {
 }
 
 // longSilence is for how many periods a server that does not answer is asked to give back what a late command may claim.
-const longSilence = 10
+const longSilence = 3
 
 // undoLate repeats the undoing until it is answered, the period has passed or the
 // Client has been closed for UnlockTimeout. void is how long the server must refuse commands

@@ -104,7 +104,7 @@ func (o *Once) Name() string { return o.lock.Name() }
 // If Do returns false, this call has not used up the period. A claim that is granted late, or
 // whose run can't begin, is given back. Do waits for that until ctx ends or UnlockTimeout
 // has passed. If the server has not answered by then, the giving back goes on in the background,
-// until the server answers, the period is over (ten of them, while the server is silent and may have a late
+// until the server answers, the period is over (three of them, while the server is silent and may have a late
 // command) or the Client has been closed for UnlockTimeout.
 //
 // Other errors: [ErrInvalidName], [ErrInvalidOption] (a period below [MinPeriod], no fn),
