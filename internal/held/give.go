@@ -256,7 +256,7 @@ func (l *Leftover) lasts() time.Duration {
 }
 
 // Undo takes back, in the background, what an acquisition may have left, until
-// the server has answered or a grant, or a place, would have ended by itself; while the server is silent, for ten
+// the server has answered or a grant, or a place, would have ended by itself; while the server is silent, for three
 // times as long. void > 0 makes the server refuse late commands. entered says that the gates are the caller's;
 // Undo leaves them. done, if not nil, is called at the end. The caller has called
 // Begin for what is still under way.
