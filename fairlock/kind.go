@@ -17,10 +17,9 @@ import (
 
 // fair implements kind.Queuer and kind.Splitter for one key.
 type fair struct {
+	kind.Plain
 	traits  *kind.Traits
 	keys    []string // as in fair_keys.lua
-	keyOnly []string
-	traced  []string // the lock and its trace
 	head    []string // its ARGV[1..3]
 	fence   string   // "-", or the counter's TTL as the scripts take it
 	skip    time.Duration
@@ -51,12 +50,12 @@ func newKind(c *engine.Core, key string, set settings.Lock) (kind.Kind, error) {
 	}
 	grants := luascript.GrantChannel(key)
 	k := &fair{
+		Plain:  kind.Plain{KeyOnly: []string{key}, Traced: []string{key, luascript.TraceKey(key)}},
 		traits: &traits[0],
 		keys: []string{
 			key, luascript.FairQueueKey(key), luascript.FairTimeoutKey(key), luascript.FairWantsKey(key),
 			luascript.TokenKey(key), luascript.TraceKey(key), luascript.VoidKey(key),
 		},
-		keyOnly: []string{key}, traced: []string{key, luascript.TraceKey(key)},
 		head:  []string{c.Topology().Publish(), grants, luascript.LockChannel(key) + ":"},
 		fence: "-", skip: skip, skipArg: kind.Millis(skip),
 		foreign: luascript.LockChannel(key) + ":",
@@ -220,19 +219,11 @@ func (k *fair) Granted(a *kind.Attempt, payloads []string) (kind.Outcome, bool) 
 	return kind.Outcome{}, false
 }
 
-// Reenter implements kind.Kind.
-func (k *fair) Reenter(f kind.Field, count int, lease time.Duration) conn.Command {
-	return conn.Command{
-		Script: luascript.Reenter, Keys: k.keyOnly,
-		Args: []string{f.Name, strconv.Itoa(count), kind.Millis(lease)},
-	}
-}
-
 // Release implements kind.Kind: the last one hands the lock over. A partial one
 // does not concern the queue.
 func (k *fair) Release(f kind.Field, count int, void time.Duration) conn.Command {
 	if count > 0 {
-		return kind.Partial(k.keyOnly, f.Name, count)
+		return kind.Partial(k.KeyOnly, f.Name, count)
 	}
 	return k.give(f, void, false)
 }
@@ -247,24 +238,10 @@ func (k *fair) give(f kind.Field, void time.Duration, undo bool) conn.Command {
 	return k.command(luascript.FairRelease, kind.Unless(args, f.Name, kind.EntryOf(f.Name))...)
 }
 
-// Renew implements kind.Kind.
-func (k *fair) Renew(f kind.Field, lease time.Duration) kind.Item {
-	ms := kind.Millis(lease)
-	if f.Traced && lease > 0 {
-		return kind.Item{Script: luascript.Renew, Keys: k.traced, Args: []string{f.Name, ms, "", ms}, Replies: 2}
-	}
-	return kind.Item{Script: luascript.Renew, Keys: k.keyOnly, Args: []string{f.Name, ms}, Replies: 1}
-}
-
 // ReleaseSplit implements kind.Splitter: the lock is free, and the release that
 // follows hands it over.
 func (k *fair) ReleaseSplit(f kind.Field, count int) conn.Command {
-	return kind.Partial(k.keyOnly, f.Name, count)
-}
-
-// RenewSplit implements kind.Splitter: the queue does not matter to a holder.
-func (k *fair) RenewSplit(f kind.Field, lease time.Duration) []conn.Command {
-	return []conn.Command{kind.RenewOne(k.keyOnly, f.Name, lease)}
+	return kind.Partial(k.KeyOnly, f.Name, count)
 }
 
 // Wait implements kind.Kind: a message is for one waiter.

@@ -20,7 +20,7 @@ func (k *reentrant) AcquireAll(lease time.Duration, parts []kind.Part) conn.Comm
 		p := &parts[i]
 		of := p.Kind.(*reentrant)
 		if p.Count > 0 {
-			cmd.Keys = append(cmd.Keys, of.keyOnly...)
+			cmd.Keys = append(cmd.Keys, of.KeyOnly...)
 			cmd.Args = append(cmd.Args, "1", p.Field.Name, strconv.Itoa(p.Count), "", "", "")
 			continue
 		}

@@ -1,7 +1,6 @@
 package rlock
 
 import (
-	"strconv"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/conn"
@@ -15,18 +14,17 @@ import (
 
 // reentrant implements kind.Group and kind.Splitter for one key.
 type reentrant struct {
+	kind.Plain
 	traits  *kind.Traits
 	channel string
 	publish string
 	fence   string // the counter's TTL as the scripts take it; "" when not fenced
 
 	// prebuilt; commands only read them
-	keyOnly []string
 	acquire [2][]string // keys of Acquire, without and with the trace
 	release [4][]string // keys of the last Release: +1 with the void set, +2 with the trace
 	counts  string      // whether receivers are counted, as the scripts take it
 	leave   conn.Command
-	renew   []string // keys of Renew with the trace
 	state   conn.Command
 	spec    pubsub.Spec
 }
@@ -51,12 +49,11 @@ func newKind(c *engine.Core, key string, set settings.Lock) (kind.Kind, error) {
 	void, trace, wait := luascript.VoidKey(key), luascript.TraceKey(key), luascript.WaitKey(key)
 	calls := luascript.CallChannel(key)
 	k := &reentrant{
+		Plain:  kind.Plain{KeyOnly: []string{key}, Traced: []string{key, trace}},
 		traits: &plainTraits, channel: luascript.LockChannel(key), publish: c.Topology().Publish(),
-		keyOnly: []string{key},
 		counts:  c.Topology().Counts(),
 		acquire: [2][]string{{key, void, wait}, {key, void, trace, wait}},
 		release: [4][]string{{key, wait}, {key, void, wait}, {key, trace, wait}, {key, void, trace, wait}},
-		renew:   []string{key, trace},
 		state:   conn.Command{Script: luascript.State, Keys: []string{key}, Args: []string{"0"}},
 	}
 	if set.Fenced {
@@ -119,18 +116,10 @@ func (k *reentrant) Acquired(_ *kind.Attempt, r conn.Reply) kind.Outcome {
 	}
 }
 
-// Reenter implements kind.Kind.
-func (k *reentrant) Reenter(f kind.Field, count int, lease time.Duration) conn.Command {
-	return conn.Command{
-		Script: luascript.Reenter, Keys: k.keyOnly,
-		Args: []string{f.Name, strconv.Itoa(count), kind.Millis(lease)},
-	}
-}
-
 // Release implements kind.Kind. What the script takes as given is not sent.
 func (k *reentrant) Release(f kind.Field, count int, void time.Duration) conn.Command {
 	if count > 0 {
-		return kind.Partial(k.keyOnly, f.Name, count)
+		return kind.Partial(k.KeyOnly, f.Name, count)
 	}
 	which, n := 0, 5
 	if void > 0 {
@@ -158,15 +147,6 @@ func (k *reentrant) Abandon(a *kind.Attempt, void time.Duration) conn.Command {
 	return k.Release(a.Named(), 0, void)
 }
 
-// Renew implements kind.Kind.
-func (k *reentrant) Renew(f kind.Field, lease time.Duration) kind.Item {
-	ms := kind.Millis(lease)
-	if f.Traced && lease > 0 {
-		return kind.Item{Script: luascript.Renew, Keys: k.renew, Args: []string{f.Name, ms, "", ms}, Replies: 2}
-	}
-	return kind.Item{Script: luascript.Renew, Keys: k.keyOnly, Args: []string{f.Name, ms}, Replies: 1}
-}
-
 // ReleaseSplit implements kind.Splitter: the trace is left, and whoever waits is called by the
 // command that follows.
 func (k *reentrant) ReleaseSplit(f kind.Field, count int) conn.Command {
@@ -174,13 +154,8 @@ func (k *reentrant) ReleaseSplit(f kind.Field, count int) conn.Command {
 		return k.Release(f, count, 0)
 	}
 	return conn.Command{
-		Script: luascript.Release, Keys: k.keyOnly, Args: []string{f.Name, "0", k.channel, k.publish},
+		Script: luascript.Release, Keys: k.KeyOnly, Args: []string{f.Name, "0", k.channel, k.publish},
 	}
-}
-
-// RenewSplit implements kind.Splitter: the trace is left.
-func (k *reentrant) RenewSplit(f kind.Field, lease time.Duration) []conn.Command {
-	return []conn.Command{kind.RenewOne(k.keyOnly, f.Name, lease)}
 }
 
 // Wait implements kind.Kind: waiters stand in line.

@@ -155,14 +155,8 @@ func (k readKind) free(f kind.Field, void time.Duration, undo bool) conn.Command
 
 // Renew implements kind.Kind.
 func (k readKind) Renew(f kind.Field, lease time.Duration) kind.Item {
-	ms, own := kind.Millis(lease), k.own(f.Name)
-	if f.Traced && lease > 0 {
-		return kind.Item{
-			Script: luascript.RWRenew, Keys: []string{k.lock, k.leases, own, k.trace, k.trace, k.trace},
-			Args: []string{f.Name, ms, "", ms}, Replies: 2,
-		}
-	}
-	return kind.Item{Script: luascript.RWRenew, Keys: []string{k.lock, k.leases, own}, Args: []string{f.Name, ms}, Replies: 1}
+	traced := []string{k.lock, k.leases, k.own(f.Name), k.trace, k.trace, k.trace}
+	return kind.RenewBy(luascript.RWRenew, traced[:3:3], traced, f, lease)
 }
 
 // ReleaseSplit implements kind.Splitter.

@@ -91,11 +91,8 @@ func (k writeKind) free(f kind.Field, void time.Duration, undo bool) conn.Comman
 
 // Renew implements kind.Kind.
 func (k writeKind) Renew(f kind.Field, lease time.Duration) kind.Item {
-	ms, field := kind.Millis(lease), writeField(f.Name)
-	if f.Traced && lease > 0 {
-		return kind.Item{Script: luascript.RWRenew, Keys: k.renewed[1], Args: []string{field, ms, "", ms}, Replies: 2}
-	}
-	return kind.Item{Script: luascript.RWRenew, Keys: k.renewed[0], Args: []string{field, ms}, Replies: 1}
+	f.Name = writeField(f.Name)
+	return kind.RenewBy(luascript.RWRenew, k.renewed[0], k.renewed[1], f, lease)
 }
 
 // ReleaseSplit implements kind.Splitter.

@@ -176,3 +176,33 @@ func Partial(keys []string, field string, count int) conn.Command {
 func RenewOne(keys []string, field string, lease time.Duration) conn.Command {
 	return conn.Command{Script: luascript.Renew, Keys: keys, Args: []string{field, Millis(lease)}}
 }
+
+// Plain is what the kinds have in common whose holds stand in the lock's hash alone. Commands only read its keys.
+type Plain struct {
+	KeyOnly []string // the lock
+	Traced  []string // the lock and its trace
+}
+
+// Reenter implements Kind.
+func (p *Plain) Reenter(f Field, count int, lease time.Duration) conn.Command {
+	return conn.Command{Script: luascript.Reenter, Keys: p.KeyOnly, Args: []string{f.Name, strconv.Itoa(count), Millis(lease)}}
+}
+
+// Renew implements Kind.
+func (p *Plain) Renew(f Field, lease time.Duration) Item {
+	return RenewBy(luascript.Renew, p.KeyOnly, p.Traced, f, lease)
+}
+
+// RenewSplit implements Splitter: a queue does not matter to a holder, and the trace is left.
+func (p *Plain) RenewSplit(f Field, lease time.Duration) []conn.Command {
+	return []conn.Command{RenewOne(p.KeyOnly, f.Name, lease)}
+}
+
+// RenewBy keeps a field by a script that takes these keys, and those of traced for one that left its trace.
+func RenewBy(s *luascript.Script, keys, traced []string, f Field, lease time.Duration) Item {
+	ms := Millis(lease)
+	if f.Traced && lease > 0 {
+		return Item{Script: s, Keys: traced, Args: []string{f.Name, ms, "", ms}, Replies: 2}
+	}
+	return Item{Script: s, Keys: keys, Args: []string{f.Name, ms}, Replies: 1}
+}
