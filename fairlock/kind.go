@@ -65,7 +65,7 @@ func newKind(c *engine.Core, key string, set settings.Lock) (kind.Kind, error) {
 	}
 	mine := grants + c.ID()
 	if !c.Topology().Sharded {
-		k.patterns = []string{globEscape(k.foreign+c.ID()) + ":*"}
+		k.patterns = []string{luascript.Glob.Replace(k.foreign+c.ID()) + ":*"}
 	}
 	k.spec = pubsub.Spec{
 		ID: mine, Channels: []string{mine}, Slot: luascript.Slot(key), KeyedMiss: true,
@@ -82,11 +82,6 @@ func newKind(c *engine.Core, key string, set settings.Lock) (kind.Kind, error) {
 		},
 	}
 	return k, nil
-}
-
-// globEscape makes text match only itself in a pattern.
-func globEscape(text string) string {
-	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`).Replace(text)
 }
 
 // Traits implements kind.Kind.

@@ -29,7 +29,6 @@ import (
 	"github.com/redlatch/redlatch/internal/conn"
 	"github.com/redlatch/redlatch/internal/held"
 	"github.com/redlatch/redlatch/internal/inspect"
-	"github.com/redlatch/redlatch/internal/luascript"
 	"github.com/redlatch/redlatch/internal/observe"
 	"github.com/redlatch/redlatch/internal/pubsub"
 	"github.com/redlatch/redlatch/internal/sender"
@@ -268,18 +267,8 @@ func (c *Core) Moved() {
 	c.hub.Redial()
 }
 
-// key maps a name and checks it.
 func (c *Core) key(name string) (string, error) {
-	key := name
-	if c.cfg.Map != nil && name != "" {
-		if key = c.cfg.Map(name); key == "" {
-			return "", &lock.InvalidNameError{Name: name, Reason: "the name mapper made it empty"}
-		}
-	}
-	if reason := luascript.CheckKey(key, c.topo.Cluster); reason != "" {
-		return "", &lock.InvalidNameError{Name: name, Reason: reason}
-	}
-	return key, nil
+	return inspect.KeyOf(name, c.cfg.Map, c.topo.Cluster)
 }
 
 // WithOwner, NewOwner and OneOwner say in a context who acquires with it; OwnerOf reads it.

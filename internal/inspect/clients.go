@@ -124,16 +124,9 @@ func (c *clients) known(ctx context.Context, i *Inspector, wanted []*lock.Proces
 	c.mu.Lock()
 	list, age := c.list, time.Since(c.at)
 	c.mu.Unlock()
-	if list.byID != nil && age < listFresh {
-		missing := false
-		for _, p := range wanted {
-			if _, ok := list.byID[p.ClientID]; !ok {
-				missing = true
-			}
-		}
-		if !missing || age < listNewer {
-			return list
-		}
+	missing := func(p *lock.Process) bool { _, ok := list.byID[p.ClientID]; return !ok }
+	if list.byID != nil && age < listFresh && (age < listNewer || !slices.ContainsFunc(wanted, missing)) {
+		return list
 	}
 	list = i.connections(ctx)
 	c.mu.Lock()

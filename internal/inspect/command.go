@@ -4,6 +4,7 @@
 package inspect
 
 import (
+	"cmp"
 	"strconv"
 	"strings"
 	"time"
@@ -62,10 +63,7 @@ func ReadLook(r conn.Reply, name, key string) (lock.Inspection, error) {
 		Holders: []lock.Holder{}, Queue: []lock.Waiter{},
 	}
 	if in.HolderCount > 0 { // else it is free
-		in.Mode = lock.ModeLock
-		if m := r.Str(4); m != "" {
-			in.Mode = lock.Mode(m)
-		}
+		in.Mode = cmp.Or(lock.Mode(r.Str(4)), lock.ModeLock)
 	}
 	traced, traceparent, _ := strings.Cut(r.Str(6), " ")
 	at := 9

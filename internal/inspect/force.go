@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"cmp"
 	"strings"
 
 	"github.com/redlatch/redlatch/internal/conn"
@@ -45,16 +46,7 @@ const (
 
 // In is what is held in this mode.
 func In(mode lock.Mode) Which {
-	switch mode {
-	case lock.ModeLock:
-		return Exclusive
-	case lock.ModeRead:
-		return Reads
-	case lock.ModeWrite:
-		return Writes
-	case lock.ModeNone:
-	}
-	return Any
+	return map[lock.Mode]Which{lock.ModeNone: Any, lock.ModeLock: Exclusive, lock.ModeRead: Reads, lock.ModeWrite: Writes}[mode]
 }
 
 // ForceCommand takes the lock at key away from all owners, or from those of set only.
@@ -95,10 +87,4 @@ func ReadForce(cmd conn.Command, r conn.Reply, name string, owners []string) (Ev
 }
 
 // plain is the owner of a field: a write hold's has more.
-func plain(field string) string {
-	const write = ":write"
-	if len(field) > len(write) && field[len(field)-len(write):] == write {
-		return field[:len(field)-len(write)]
-	}
-	return field
-}
+func plain(field string) string { return cmp.Or(strings.TrimSuffix(field, ":write"), field) }

@@ -117,15 +117,19 @@ func (i *Inspector) over(ctx context.Context, name, op, addr string, last error)
 	return ctx.Err()
 }
 
-// key maps a name and checks it, as a lock of that name does.
 func (i *Inspector) key(name string) (string, error) {
+	return KeyOf(name, i.cfg.Map, i.conn.Topology().Cluster)
+}
+
+// KeyOf maps the name of a lock, if there is a mapper, and checks the key.
+func KeyOf(name string, mapper func(string) string, cluster bool) (string, error) {
 	key := name
-	if i.cfg.Map != nil && name != "" {
-		if key = i.cfg.Map(name); key == "" {
+	if mapper != nil && name != "" {
+		if key = mapper(name); key == "" {
 			return "", &lock.InvalidNameError{Name: name, Reason: "the name mapper made it empty"}
 		}
 	}
-	if reason := luascript.CheckKey(key, i.conn.Topology().Cluster); reason != "" {
+	if reason := luascript.CheckKey(key, cluster); reason != "" {
 		return "", &lock.InvalidNameError{Name: name, Reason: reason}
 	}
 	return key, nil

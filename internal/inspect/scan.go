@@ -27,7 +27,7 @@ func (i *Inspector) Locks(ctx context.Context, pattern string) iter.Seq2[lock.In
 	if pattern == "" {
 		pattern = "*"
 	}
-	match := escapeGlob(i.cfg.Prefix) + pattern
+	match := luascript.Glob.Replace(i.cfg.Prefix) + pattern
 	return func(yield func(lock.Inspection, error) bool) {
 		nodes, err := i.scanNodes(ctx)
 		if err != nil {
@@ -181,11 +181,8 @@ func (i *Inspector) likely(ctx context.Context, n node, keys []string) ([]string
 			err = merr
 		}
 		switch {
-		case err == nil:
-			if fields == 1 || mode == "read" || mode == "write" {
-				out = append(out, key)
-			}
-		case moved(err): // gone, or something else by now; or on another node
+		case err == nil && fields != 1 && mode != "read" && mode != "write": // application data
+		case err == nil, moved(err): // moved: gone, or something else by now; or on another node
 			out = append(out, key)
 		default:
 			return nil, i.scanError(ctx, n.addr, err)
@@ -225,8 +222,7 @@ func (i *Inspector) look(ctx context.Context, keys []string) ([]lock.Inspection,
 	for n, r := range res {
 		if r.Err != nil { // one of many: a slot that moves, a script that is not known yet
 			r.Reply, err = i.ask(ctx, keys[n], "inspect", cmds[n], conn.Ambiguous)
-			var spoiled *conn.SpoiledError
-			if errors.As(err, &spoiled) {
+			if spoiled, ok := errors.AsType[*conn.SpoiledError](err); ok {
 				out = append(out, odd(strings.TrimPrefix(keys[n], i.cfg.Prefix), keys[n], spoiled.Error()))
 				continue
 			}
@@ -247,16 +243,4 @@ func (i *Inspector) look(ctx context.Context, keys []string) ([]lock.Inspection,
 // oneSlot reports whether a lock's look at this key stays in its slot.
 func oneSlot(key string) bool {
 	return luascript.Slot(luascript.Derive("x", key)) == luascript.Slot(key)
-}
-
-// escapeGlob makes a text mean itself in a pattern.
-func escapeGlob(text string) string {
-	var b strings.Builder
-	for _, c := range []byte(text) {
-		if strings.IndexByte(`*?[]\`, c) >= 0 {
-			b.WriteByte('\\')
-		}
-		b.WriteByte(c)
-	}
-	return b.String()
 }

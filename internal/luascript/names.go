@@ -55,3 +55,6 @@ func CheckKey(key string, cluster bool) (reason string) {
 	}
 	return ""
 }
+
+// Glob makes a text mean itself in a pattern.
+var Glob = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`)
