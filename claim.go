@@ -9,11 +9,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cenkalti/backoff/v4"
 	"github.com/google/uuid"
 
 	"github.com/redlatch/redlatch/internal/conn"
 	"github.com/redlatch/redlatch/internal/engine"
+	"github.com/redlatch/redlatch/internal/held"
 	"github.com/redlatch/redlatch/internal/kind"
 	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/luascript"
@@ -245,7 +245,7 @@ const longSilence = 3
 func (c *claim) undoLate(ctx context.Context, void time.Duration) error {
 	began := time.Now()
 	end := began.Add(c.period)
-	retry := retries()
+	retry := held.NewRetry()
 	for {
 		_, err := c.cs.run.Run(context.WithoutCancel(ctx), c.undo(void))
 		if err == nil {
@@ -271,15 +271,6 @@ func (c *claim) undoLate(ctx context.Context, void time.Duration) error {
 	}
 }
 
-func retries() *backoff.ExponentialBackOff {
-	return backoff.NewExponentialBackOff(
-		backoff.WithInitialInterval(10*time.Millisecond),
-		backoff.WithMultiplier(2),
-		backoff.WithMaxInterval(time.Second),
-		backoff.WithMaxElapsedTime(0),
-	)
-}
-
 // answer is what a command came to.
 type answer struct {
 	reply conn.Reply
@@ -300,7 +291,7 @@ func (c *claim) ask(
 	ctx context.Context, op string, cmd func(void time.Duration) conn.Command, limit <-chan time.Time, late func(a answer, unsure bool),
 ) (r conn.Reply, unsure bool, err error) {
 	var last error // the last failure
-	retry := retries()
+	retry := held.NewRetry()
 	void := time.Duration(0)
 	for {
 		if ctx.Err() != nil {

@@ -44,8 +44,7 @@ func (e *ConnectError) Error() string {
 	var b strings.Builder
 	b.WriteString("redlatch: connect to " + e.Node + ": " + e.Advice)
 	if err := e.Err; err != nil {
-		var answer *ServerError
-		if errors.As(err, &answer) {
+		if answer, ok := errors.AsType[*ServerError](err); ok {
 			err = answer.Err // not "redlatch: connect" twice
 		}
 		b.WriteString(" (" + err.Error() + ")")

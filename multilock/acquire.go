@@ -46,10 +46,7 @@ func (m *MultiLock) take(ctx context.Context, began, until time.Time, wait, leas
 	}()
 	m.observed(obs, h, err)
 	told = true
-	if err != nil {
-		return nil, err
-	}
-	return h, nil
+	return h, err
 }
 
 // acquire is take without its observation. spanned is ctx with the span that the
@@ -195,8 +192,7 @@ func (a *acquisition) verdict(err error) error {
 // what the last round failed with, if there was one.
 func (a *acquisition) notAcquired(last error) error {
 	out := &lock.NotAcquiredError{Name: a.m.name}
-	var busy *lock.NotAcquiredError
-	if errors.As(last, &busy) {
+	if busy, ok := errors.AsType[*lock.NotAcquiredError](last); ok {
 		*out = *busy
 		last = busy.Err
 	}
@@ -209,9 +205,8 @@ func (a *acquisition) notAcquired(last error) error {
 
 // nodesOf are the nodes whose failure err tells of.
 func nodesOf(err error) []lock.NodeError {
-	var un *lock.UnavailableError
-	switch {
-	case errors.As(err, &un) && len(un.Nodes) > 0:
+	switch un, ok := errors.AsType[*lock.UnavailableError](err); {
+	case ok && len(un.Nodes) > 0:
 		return un.Nodes
 	case errors.Is(err, lock.ErrUnavailable):
 		return []lock.NodeError{{Err: err}}
@@ -226,8 +221,7 @@ func (m *MultiLock) unavailable(known error, away []lock.NodeError) error {
 		return known
 	}
 	out := &lock.NotAcquiredError{Name: m.name}
-	var busy *lock.NotAcquiredError
-	if errors.As(known, &busy) && busy.Holder != "" { // else the set is what is not available
+	if busy, ok := errors.AsType[*lock.NotAcquiredError](known); ok && busy.Holder != "" { // else the set is what is not available
 		*out = *busy
 	}
 	out.Err = &lock.UnavailableError{Name: m.name, Op: "acquire", Nodes: away}

@@ -130,24 +130,21 @@ func (m *MultiLock) add(i int, member Member) string {
 	}
 	if c, is := member.(combined); is {
 		x := c.whole()
-		if x.err != nil {
+		switch {
+		case x.err != nil:
 			m.err = x.err
-			return x.name
-		}
-		if x.quorum {
+		case x.quorum:
 			m.addLeaf(i, leaf{name: x.name, quorum: x})
-			return x.name
-		}
-		for _, l := range x.leaves {
-			m.addLeaf(i, l)
+		default:
+			for _, l := range x.leaves {
+				m.addLeaf(i, l)
+			}
 		}
 		return x.name
 	}
 	l := engine.Of(member)
 	if err := l.Err(); err != nil {
-		if m.err == nil {
-			m.err = err
-		}
+		m.err = cmp.Or(m.err, err)
 		return l.Name()
 	}
 	m.addLeaf(i, leaf{name: l.Name(), eng: l})

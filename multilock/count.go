@@ -103,21 +103,16 @@ func (c *count) verdict() (*hold, error) {
 			parts = append(parts, q.part(*a))
 		}
 	}
+	if err == nil && c.won < q.need {
+		err = c.lost()
+	}
 	if err == nil {
-		if c.won < q.need {
-			err = c.lost()
-		} else {
-			var kept, rest []*part
-			var token uint64
-			kept, rest, token, err = c.keep()
-			if err == nil {
-				if len(rest) > 0 {
-					q.release(rest)
-				}
-				h := newHold(q.plain, q.m, kept, q.need)
-				h.token = token
-				return h, nil
-			}
+		kept, rest, token, late := c.keep()
+		if err = late; err == nil {
+			q.release(rest)
+			h := newHold(q.plain, q.m, kept, q.need)
+			h.token = token
+			return h, nil
 		}
 	}
 	q.release(parts)

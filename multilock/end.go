@@ -113,8 +113,7 @@ func endOf(member lock.Hold) error {
 }
 
 func ownerOf(cause error) string {
-	var lost *lock.LeaseLostError
-	if errors.As(cause, &lost) {
+	if lost, ok := errors.AsType[*lock.LeaseLostError](cause); ok {
 		return lost.Owner
 	}
 	return ""

@@ -386,6 +386,9 @@ func (q *quorum) use(i int) use {
 // release gives the parts back and waits for the answers, no longer than a node
 // may take, and not past the end of the wait or of ctx.
 func (q *quorum) release(parts []*part) {
+	if len(parts) == 0 {
+		return
+	}
 	notify := make(chan *held.Releasing, len(parts))
 	for _, p := range parts {
 		held.Release(q.ctx, p.eng, notify)

@@ -27,7 +27,7 @@ type state struct {
 	restarted bool
 	// guarded by mu: the locks of which that run is known to have forgotten nothing, though it is
 	// young; see count.newDeployment. Empty once it is old.
-	free    map[use]struct{}
+	free    map[use]bool
 	trouble lock.NodeError // guarded by mu: why it was of no use when it was last asked
 }
 
@@ -46,7 +46,7 @@ func stateOf(l *engine.Lock) *state {
 	s, _ := c.Attach(stateKey{l.Slot()}, func() any {
 		return &state{
 			core: c, lines: map[string]*line{}, fellows: map[string]map[*fellow]struct{}{},
-			free: map[use]struct{}{},
+			free: map[use]bool{},
 		}
 	}).(*state)
 	return s
@@ -108,7 +108,7 @@ func (s *state) wasFree(runID string, u use) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.last == runID {
-		s.free[u] = struct{}{}
+		s.free[u] = true
 	}
 }
 
@@ -117,14 +117,7 @@ func (s *state) wasFree(runID string, u use) {
 func (s *state) knowsFree(runID string, u use) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.last != runID {
-		return false
-	}
-	_, ok := s.free[u]
-	if !ok && u.mode == lock.ModeRead {
-		_, ok = s.free[use{u.key, lock.ModeWrite}]
-	}
-	return ok
+	return s.last == runID && (s.free[u] || u.mode == lock.ModeRead && s.free[use{u.key, lock.ModeWrite}])
 }
 
 // line is where the quorum acquisitions of one process stand for a lock, first

@@ -55,8 +55,7 @@ func Classify(err error) Class {
 		}
 		return Permanent
 	}
-	var wrong *lock.ConnectError // of a server that came late: nothing was sent
-	if errors.As(err, &wrong) {
+	if _, late := errors.AsType[*lock.ConnectError](err); late { // nothing was sent
 		return Permanent
 	}
 	if dialFailed(err) || errors.Is(err, rueidis.ErrNoAddr) || errors.Is(err, rueidis.ErrNoSlot) {
@@ -82,8 +81,8 @@ func hasCode(msg, code string) bool {
 }
 
 func dialFailed(err error) bool {
-	var op *net.OpError
-	return errors.As(err, &op) && op.Op == "dial"
+	op, ok := errors.AsType[*net.OpError](err)
+	return ok && op.Op == "dial"
 }
 
 // IsPermanent is for callers that only want to know whether to go on.
@@ -107,12 +106,10 @@ func answerOf(err error) (string, bool) {
 	if err == nil { // of every command that worked: what follows takes memory
 		return "", false
 	}
-	var re *rueidis.RedisError
-	if errors.As(err, &re) {
+	if re, ok := errors.AsType[*rueidis.RedisError](err); ok {
 		return re.Error(), true
 	}
-	var text refusal
-	if errors.As(err, &text) {
+	if text, ok := errors.AsType[refusal](err); ok {
 		return string(text), true
 	}
 	return "", false

@@ -267,8 +267,7 @@ func (a *acquisition) granted(payloads []string) (won, try bool, err error) {
 	if won {
 		return true, false, nil
 	}
-	var ended *stopError
-	if errors.As(err, &ended) {
+	if ended, ok := errors.AsType[*stopError](err); ok {
 		return false, false, ended.err
 	}
 	return false, true, nil

@@ -56,7 +56,6 @@ type Config struct {
 // Core is what all locks of one Client share. It is safe for concurrent use.
 type Core struct {
 	cfg    Config
-	run    conn.Runner
 	hub    *pubsub.Hub
 	topo   conn.Topology
 	send   *sender.Sender
@@ -83,7 +82,7 @@ func NewCore(cfg Config, run conn.Runner, hub *pubsub.Hub) *Core {
 		cfg.News = &observe.News{}
 	}
 	c := &Core{
-		cfg: cfg, run: run, hub: hub, topo: run.Topology(),
+		cfg: cfg, hub: hub, topo: run.Topology(),
 		draining: make(chan struct{}), closing: make(chan struct{}), attached: map[any]any{},
 	}
 	c.send = sender.New(run, sender.Config{Slow: c.slow(), Alone: cfg.Alone, Observer: cfg.Observer, News: cfg.News})

@@ -12,16 +12,16 @@ import (
 func (c *Core) Look(now time.Time) { c.reg.Look(now) }
 
 // Owners counts the explicit owners that are remembered.
-func (c *Core) Owners() int { return c.reg.Owners() }
+func (c *Core) Owners() int { n, _, _, _ := c.reg.Counts(); return n }
 
 // Holding counts the holds.
-func (c *Core) Holding() int { return c.reg.Count() }
+func (c *Core) Holding() int { _, n, _, _ := c.reg.Counts(); return n }
 
 // Scheduled counts what the watchdog looks after.
-func (c *Core) Scheduled() int { return c.reg.Scheduled() }
+func (c *Core) Scheduled() int { _, _, n, _ := c.reg.Counts(); return n }
 
 // Shares counts the locks that have readers that share.
-func (c *Core) Shares() int { return c.reg.Shares() }
+func (c *Core) Shares() int { _, _, _, n := c.reg.Counts(); return n }
 
 // Race says that the race detector is on.
 const Race = poison

@@ -193,15 +193,6 @@ func (l *Lock) ask(ctx context.Context, op string, cmd conn.Command, worst conn.
 	}
 }
 
-// Server asks which server the lock's key is on.
-func (l *Lock) Server(ctx context.Context) (conn.Server, error) {
-	if l.err != nil {
-		return conn.Server{}, l.err
-	}
-	r, err := l.ask(ctx, "state", conn.Command{Script: luascript.Server, Keys: []string{l.of.Key}}, conn.Ambiguous)
-	return conn.ReadServer(r), err
-}
-
 // Inside reports whether the owner that ctx carries holds the lock by now in any mode, as far as this client
 // knows: it may have more of it, or be refused, whoever waits.
 func (l *Lock) Inside(ctx context.Context) bool {

@@ -2,6 +2,7 @@ package held
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -304,11 +305,8 @@ func (o *Owner) dropLocked(c *Claim) {
 		delete(o.many, claimKey{c.reg, c.key})
 		return
 	}
-	for i, x := range o.claims {
-		if x == c {
-			o.claims = append(o.claims[:i], o.claims[i+1:]...)
-			return
-		}
+	if i := slices.Index(o.claims, c); i >= 0 {
+		o.claims = slices.Delete(o.claims, i, i+1)
 	}
 }
 
@@ -394,11 +392,8 @@ func (c *Claim) Watch(w Watcher) {
 func (c *Claim) Unwatch(w Watcher) {
 	c.reg.mu.Lock()
 	defer c.reg.mu.Unlock()
-	for i, x := range c.watchers {
-		if x == w {
-			c.watchers = append(c.watchers[:i], c.watchers[i+1:]...)
-			return
-		}
+	if i := slices.Index(c.watchers, w); i >= 0 {
+		c.watchers = slices.Delete(c.watchers, i, i+1)
 	}
 }
 

@@ -219,30 +219,10 @@ func (r *Registry) More() { r.wg.Add(1) }
 // Look is one look of the watchdog.
 func (r *Registry) Look(now time.Time) { r.dog.look(now) }
 
-// Owners counts the explicit owners that are remembered.
-func (r *Registry) Owners() int {
+// Counts tells tests how many explicit owners are remembered, how many holds there are, what the watchdog looks after,
+// and how many locks have readers that share, or ask for others.
+func (r *Registry) Counts() (owners, holds, scheduled, shares int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return len(r.owners)
-}
-
-// Count is how many holds there are.
-func (r *Registry) Count() int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.held
-}
-
-// Scheduled counts what the watchdog looks after.
-func (r *Registry) Scheduled() int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.dog.heap.Len()
-}
-
-// Shares counts the locks that have readers that share, or ask for others.
-func (r *Registry) Shares() int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return len(r.shares)
+	return len(r.owners), r.held, r.dog.heap.Len(), len(r.shares)
 }

@@ -1,6 +1,7 @@
 package held
 
 import (
+	"slices"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/lease"
@@ -231,11 +232,8 @@ func (sh *shared) allLocked(p Part) {
 }
 
 func (sh *shared) removeLocked(x *Share) {
-	for i, f := range sh.follow {
-		if f == x {
-			sh.follow = append(sh.follow[:i], sh.follow[i+1:]...)
-			return
-		}
+	if i := slices.Index(sh.follow, x); i >= 0 {
+		sh.follow = slices.Delete(sh.follow, i, i+1)
 	}
 }
 

@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"sync/atomic"
@@ -80,15 +81,11 @@ func isPlaceholder(provider any) bool {
 func isGlobal(mp metric.MeterProvider) bool { return mp == otel.GetMeterProvider() }
 
 func tracerProvider(given trace.TracerProvider) (trace.TracerProvider, *source) {
-	if given == nil {
-		given = otel.GetTracerProvider()
-	}
+	given = cmp.Or(given, otel.GetTracerProvider())
 	return given, newSource(given, func() any { return otel.GetTracerProvider() })
 }
 
 func meterProvider(given metric.MeterProvider) (metric.MeterProvider, *source) {
-	if given == nil {
-		given = otel.GetMeterProvider()
-	}
+	given = cmp.Or(given, otel.GetMeterProvider())
 	return given, newSource(given, func() any { return otel.GetMeterProvider() })
 }

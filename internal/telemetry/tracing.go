@@ -85,8 +85,7 @@ func (t *tracing) endCommand(span trace.Span, script string, err error) {
 		span.SetAttributes(semconv.DBResponseStatusCode(code))
 		kind = strings.ToLower(code) // as everywhere else
 	}
-	var op *net.OpError
-	if errors.As(err, &op) && op.Addr != nil {
+	if op, ok := errors.AsType[*net.OpError](err); ok && op.Addr != nil {
 		span.SetAttributes(semconv.NetworkPeerAddress(op.Addr.String()))
 	}
 	span.SetStatus(codes.Error, t.text(err))
