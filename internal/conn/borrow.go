@@ -1,12 +1,11 @@
 package conn
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"reflect"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -50,7 +49,8 @@ func Borrow(client rueidis.Client, opt rueidis.ClientOption, leaseTime time.Dura
 		return nil, err
 	}
 	if client.Mode() == rueidis.ClientModeSentinel {
-		c.watch = pollMaster(leaseTime)
+		// Its dialling can't be hooked: the master's address is looked at all the time, which costs no command.
+		c.watch = &masterWatch{dialled: make(chan struct{}, 1), quit: make(chan struct{}), poll: pollEvery(leaseTime)}
 	}
 	return c, nil
 }
@@ -99,12 +99,7 @@ func (c *Conn) probe(ctx context.Context, key func(string) string) error {
 }
 
 func (c *Conn) unreachable(err error) error {
-	var addrs []string
-	for addr := range c.client.Nodes() {
-		addrs = append(addrs, addr)
-	}
-	slices.Sort(addrs)
-	return &lock.UnavailableError{Op: "connect", Nodes: []lock.NodeError{{Node: strings.Join(addrs, ","), Err: err}}}
+	return &lock.UnavailableError{Op: "connect", Nodes: []lock.NodeError{{Node: masterAddr(c.client), Err: err}}}
 }
 
 // checkBorrowed refuses options that would break a promise in a client that already
@@ -116,10 +111,7 @@ func checkBorrowed(opt rueidis.ClientOption, mode rueidis.ClientMode, leaseTime 
 	refuse := func(option, reason string) error {
 		return &lock.InvalidOptionError{Option: "Redis." + option, Reason: reason}
 	}
-	keepAlive := opt.Dialer.KeepAlive
-	if keepAlive == 0 {
-		keepAlive = rueidis.DefaultTCPKeepAlive
-	}
+	keepAlive := cmp.Or(opt.Dialer.KeepAlive, rueidis.DefaultTCPKeepAlive)
 	switch write := connWriteTimeout(opt); {
 	case opt.ConnLifetime != 0:
 		return refuse("ConnLifetime", "a connection that ages out repeats commands that may have run")
@@ -147,10 +139,7 @@ func checkBorrowed(opt rueidis.ClientOption, mode rueidis.ClientMode, leaseTime 
 
 // connWriteTimeout is what the client library makes of the option.
 func connWriteTimeout(opt rueidis.ClientOption) time.Duration {
-	if opt.ConnWriteTimeout != 0 {
-		return opt.ConnWriteTimeout
-	}
-	return 10 * max(rueidis.DefaultTCPKeepAlive, opt.Dialer.KeepAlive)
+	return cmp.Or(opt.ConnWriteTimeout, 10*max(rueidis.DefaultTCPKeepAlive, opt.Dialer.KeepAlive))
 }
 
 // lasting is the ctx of a command: it keeps the values of ctx alone. A command
@@ -178,15 +167,6 @@ func (u untilLeft) Err() error {
 		return context.Canceled
 	default:
 		return nil
-	}
-}
-
-// pollMaster watches a client whose dialling can't be hooked: it looks at the
-// master's address, which costs no command, all the time.
-func pollMaster(leaseTime time.Duration) *masterWatch {
-	return &masterWatch{
-		dialled: make(chan struct{}, 1), quit: make(chan struct{}),
-		poll: pollEvery(leaseTime),
 	}
 }
 

@@ -262,14 +262,9 @@ func (c *Conn) runMore(ctx context.Context, cmd Command) (Reply, error) {
 		if isNoScript(terr) {
 			told, terr = c.parse(c.client.Do(ctx, c.eval(who)))
 		}
-		r.Server, r.ServerErr = ReadServer(told), spoiled(who, terr)
+		r.Server, r.ServerErr = Server{RunID: told.Str(1)}, spoiled(who, terr)
 	}
 	return r, nil
-}
-
-// ReadServer reads the reply of server.lua.
-func ReadServer(r Reply) Server {
-	return Server{RunID: r.Str(1)}
 }
 
 // uncancelled keeps a context's values alone.
@@ -361,7 +356,4 @@ func parse(res rueidis.RedisResult) (Reply, error) {
 	return r, nil
 }
 
-func isNoScript(err error) bool {
-	msg, ok := answerOf(err)
-	return ok && hasCode(msg, "NOSCRIPT")
-}
+func isNoScript(err error) bool { return answers(err, "NOSCRIPT") }

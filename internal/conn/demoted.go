@@ -94,10 +94,7 @@ func (c *Conn) endAll() {
 }
 
 // isReplica reports whether a server has refused what only a master does.
-func isReplica(err error) bool {
-	msg, ok := answerOf(err)
-	return ok && (hasCode(msg, "READONLY") || hasCode(msg, "MASTERDOWN"))
-}
+func isReplica(err error) bool { return answers(err, "READONLY", "MASTERDOWN") }
 
 // open are the connections that have not ended.
 func (o *dialler) open() []*tracked {

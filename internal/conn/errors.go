@@ -3,6 +3,7 @@ package conn
 import (
 	"errors"
 	"net"
+	"slices"
 	"strings"
 
 	"github.com/redis/rueidis"
@@ -48,10 +49,8 @@ func Classify(err error) Class {
 		if strings.Contains(msg, notHere) {
 			return Ambiguous
 		}
-		for _, code := range passing {
-			if hasCode(msg, code) {
-				return Refused
-			}
+		if hasAny(msg, passing...) {
+			return Refused
 		}
 		return Permanent
 	}
@@ -90,15 +89,19 @@ func IsPermanent(err error) bool { return err != nil && Classify(err) == Permane
 
 // IsTryAgain reports whether a cluster refused a command of several keys because it
 // is moving their slot and only some of them have moved.
-func IsTryAgain(err error) bool {
-	msg, ok := answerOf(err)
-	return ok && hasCode(msg, "TRYAGAIN")
-}
+func IsTryAgain(err error) bool { return answers(err, "TRYAGAIN") }
 
 // isRedirection reports whether a node of a cluster has said that a slot, or a key of it, is elsewhere.
-func isRedirection(err error) bool {
+func isRedirection(err error) bool { return answers(err, "MOVED", "ASK") }
+
+// answers reports whether err is a server's message with one of these codes.
+func answers(err error, codes ...string) bool {
 	msg, ok := answerOf(err)
-	return ok && (hasCode(msg, "MOVED") || hasCode(msg, "ASK"))
+	return ok && hasAny(msg, codes...)
+}
+
+func hasAny(msg string, codes ...string) bool {
+	return slices.ContainsFunc(codes, func(code string) bool { return hasCode(msg, code) })
 }
 
 // answerOf is the server's message, if err is one.

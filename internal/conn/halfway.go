@@ -1,6 +1,7 @@
 package conn
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -69,10 +70,7 @@ func (c *Conn) halfway(ctx context.Context, cmd Command, refusal error) (Reply, 
 	}
 	to, behind, err := c.going(ctx, cmd.Keys)
 	if to == nil {
-		if err == nil {
-			err = refusal
-		}
-		return Reply{}, err
+		return Reply{}, cmp.Or(err, refusal)
 	}
 	args := slices.Concat([]string{strconv.Itoa(len(cmd.Keys)), strconv.Itoa(len(behind))}, cmd.Keys[1:], behind, cmd.Args)
 	multi := []rueidis.Completed{

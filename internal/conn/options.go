@@ -1,6 +1,7 @@
 package conn
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -60,27 +61,21 @@ func complete(opt rueidis.ClientOption, leaseTime time.Duration) (rueidis.Client
 	// refuse the connection.
 	opt.DisableCache = true
 
-	if opt.ConnWriteTimeout == 0 {
-		// How long the answer to a PING may take before the connection counts as
-		// broken. Short, and a network or a machine that is slow for a while loses
-		// every lock on a healthy server: each connection is closed before it could
-		// answer. Long, and a connection that is really dead takes the time in which to
-		// renew on another one. A renewal that is sent at a third of the lease over a
-		// dead connection fails at 62 % of it, and one more dead connection can follow.
-		// Close waits for as long, plus a KeepAlive, for a server that is frozen: within
-		// the default of UnlockTimeout.
-		opt.ConnWriteTimeout = min(max(leaseTime/4, 200*time.Millisecond), 4*time.Second, third)
-	}
-	if opt.Dialer.KeepAlive == 0 {
-		opt.Dialer.KeepAlive = min(max(leaseTime/30, 100*time.Millisecond), time.Second, third)
-	}
+	// How long the answer to a PING may take before the connection counts as
+	// broken. Short, and a network or a machine that is slow for a while loses
+	// every lock on a healthy server: each connection is closed before it could
+	// answer. Long, and a connection that is really dead takes the time in which to
+	// renew on another one. A renewal that is sent at a third of the lease over a
+	// dead connection fails at 62 % of it, and one more dead connection can follow.
+	// Close waits for as long, plus a KeepAlive, for a server that is frozen: within
+	// the default of UnlockTimeout.
+	opt.ConnWriteTimeout = cmp.Or(opt.ConnWriteTimeout, min(max(leaseTime/4, 200*time.Millisecond), 4*time.Second, third))
+	opt.Dialer.KeepAlive = cmp.Or(opt.Dialer.KeepAlive, min(max(leaseTime/30, 100*time.Millisecond), time.Second, third))
 	if opt.Sentinel.MasterSet != "" {
 		completeSentinel(&opt, leaseTime)
 	}
-	if opt.Dialer.Timeout == 0 {
-		// The first answers of a new connection may be as late as those of an old one.
-		opt.Dialer.Timeout = min(max(leaseTime/4, 500*time.Millisecond), rueidis.DefaultDialTimeout)
-	}
+	// The first answers of a new connection may be as late as those of an old one.
+	opt.Dialer.Timeout = cmp.Or(opt.Dialer.Timeout, min(max(leaseTime/4, 500*time.Millisecond), rueidis.DefaultDialTimeout))
 	return opt, nil
 }
 
@@ -90,18 +85,10 @@ func completeSentinel(opt *rueidis.ClientOption, leaseTime time.Duration) {
 	s := &opt.Sentinel
 	// The sentinel that leads a failover names the new master a second or more before
 	// it announces it, and an announcement can be missed.
-	if s.TopologyRefreshInterval == 0 {
-		s.TopologyRefreshInterval = min(max(leaseTime/10, 200*time.Millisecond), 2*time.Second)
-	}
+	s.TopologyRefreshInterval = cmp.Or(s.TopologyRefreshInterval, min(max(leaseTime/10, 200*time.Millisecond), 2*time.Second))
 	// The connections to sentinels have a dialler of their own. Without these a
 	// sentinel that is cut off would hold the client for minutes, and one that is
 	// frozen for ever, however many others could be asked.
-	if s.Dialer.KeepAlive == 0 {
-		s.Dialer.KeepAlive = opt.Dialer.KeepAlive
-	}
-	if s.Dialer.Timeout == 0 {
-		if s.Dialer.Timeout = opt.Dialer.Timeout; s.Dialer.Timeout == 0 {
-			s.Dialer.Timeout = min(max(leaseTime/6, 500*time.Millisecond), rueidis.DefaultDialTimeout)
-		}
-	}
+	s.Dialer.KeepAlive = cmp.Or(s.Dialer.KeepAlive, opt.Dialer.KeepAlive)
+	s.Dialer.Timeout = cmp.Or(s.Dialer.Timeout, opt.Dialer.Timeout, min(max(leaseTime/6, 500*time.Millisecond), rueidis.DefaultDialTimeout))
 }

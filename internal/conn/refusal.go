@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
-	"slices"
 	"strings"
 	"time"
 
@@ -62,7 +61,7 @@ func (o *dialler) explain(opt rueidis.ClientOption, err error) (final bool, told
 
 // answered deals with an answer of the server.
 func (o *dialler) answered(opt rueidis.ClientOption, msg string, err error) (final bool, told error) {
-	if slices.ContainsFunc(passing, func(code string) bool { return hasCode(msg, code) }) {
+	if hasAny(msg, passing...) {
 		return false, o.unavailable(opt, err)
 	}
 	reason, advice := meaning(opt, msg)

@@ -178,14 +178,10 @@ func (h *Hub) Nudge() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, t := range h.topics {
-		for w := t.head; w != nil; w = w.next {
-			w.signalLocked(false)
-		}
-		for w := range t.outOfLine {
-			w.signalLocked(false)
-		}
-		for w := range t.shared {
-			w.signalLocked(false)
+		for w := range t.each {
+			if !w.Keyed() {
+				w.signalLocked(false)
+			}
 		}
 	}
 }
@@ -245,10 +241,7 @@ func (h *Hub) Redial() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, n := range h.nodes {
-		select {
-		case n.redial <- struct{}{}:
-		default:
-		}
+		notify(n.redial)
 	}
 }
 

@@ -91,9 +91,12 @@ type node struct {
 	feed     *feed               // of the connection of the moment
 }
 
-func (n *node) kick() {
+func (n *node) kick() { notify(n.wake) }
+
+// notify leaves a signal on a channel of capacity 1, unless there is one.
+func notify(c chan<- struct{}) {
 	select {
-	case n.wake <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }

@@ -143,7 +143,7 @@ func (d *dialer) Dial(node string, h Handler) (Link, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &link{dc: dc, release: release, sharded: d.Sharded, permanent: d.Permanent, clean: d.Clean, keeps: !d.Unsubscribes()}
+	l := &link{dc: dc, release: release, sharded: d.Sharded, permanent: d.Permanent, clean: d.Clean, keeps: !d.Unsubscribes(), kept: map[string]struct{}{}}
 	l.down = dc.SetPubSubHooks(rueidis.PubSubHooks{
 		OnMessage: func(m rueidis.PubSubMessage) {
 			if m.Pattern != "" {
@@ -251,9 +251,6 @@ func (l *link) Subscribe(ctx context.Context, channels []string, patterns bool) 
 // Unsubscribe implements Link.
 func (l *link) Unsubscribe(ctx context.Context, channels []string, patterns bool) error {
 	if l.keeps {
-		if l.kept == nil {
-			l.kept = map[string]struct{}{}
-		}
 		for _, ch := range channels {
 			l.kept[ch] = struct{}{}
 		}

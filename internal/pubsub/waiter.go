@@ -221,10 +221,7 @@ func (w *Waiter) goLocked() {
 // only look where it stands.
 func (w *Waiter) signalLocked(try bool) {
 	w.try = w.try || try
-	select {
-	case w.C <- struct{}{}:
-	default:
-	}
+	notify(w.C)
 }
 
 // topic is the waiters of one lock in this client, and what the first of their line knows of the lock. Guarded by hub.mu.
@@ -433,26 +430,21 @@ func (t *topic) deafLocked() {
 // failLocked tells every waiter that the subscription was refused for good.
 func (t *topic) failLocked(err error) {
 	t.err = err
-	for w := t.head; w != nil; w = w.next {
+	for w := range t.each {
 		w.signalLocked(false)
 	}
-	t.deafLocked()
 }
 
 // Poke makes the waiter try again.
-func (w *Waiter) Poke() {
-	w.hub.mu.Lock()
-	defer w.hub.mu.Unlock()
-	if !w.hasLeft {
-		w.signalLocked(true)
-	}
-}
+func (w *Waiter) Poke() { w.signal(true) }
 
 // Nudge makes the waiter look, for a reason of its own: nothing to pass on.
-func (w *Waiter) Nudge() {
+func (w *Waiter) Nudge() { w.signal(false) }
+
+func (w *Waiter) signal(try bool) {
 	w.hub.mu.Lock()
 	defer w.hub.mu.Unlock()
 	if !w.hasLeft {
-		w.signalLocked(false)
+		w.signalLocked(try)
 	}
 }

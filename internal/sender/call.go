@@ -60,10 +60,8 @@ func (s *Sender) Start(c *Call) {
 	if o := s.cfg.Observer; o != nil && c.Class != Renew && !c.patient {
 		c.Ctx, c.end = o.Command(c.Ctx, c.Cmd.Script.Name, time.Time{})
 	}
-	if c.Then == nil {
-		if c.Signal == nil {
-			c.Signal = make(chan struct{}, 1)
-		}
+	if c.Then == nil && c.Signal == nil {
+		c.Signal = make(chan struct{}, 1)
 	}
 	c.lane.start(c)
 }

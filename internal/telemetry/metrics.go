@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -66,10 +67,8 @@ func newMetrics(mp metric.MeterProvider, src *source, name func(string) string) 
 		metric.WithDescription("Current holds of this client."))
 	m.waits, errs[7] = meter.Int64UpDownCounter("lock.waiting", metric.WithUnit("{acquisition}"),
 		metric.WithDescription("Acquisitions of this client that are waiting."))
-	for _, err := range errs {
-		if err != nil {
-			return nil, err
-		}
+	if err := cmp.Or(errs[:]...); err != nil {
+		return nil, err
 	}
 	return m, nil
 }

@@ -14,7 +14,9 @@ import (
 func (t *tracing) text(err error) string {
 	s := err.Error()
 	if t.opt.LockName != nil {
-		for name := range names(err) {
+		names := map[string]struct{}{}
+		collect(err, names)
+		for name := range names {
 			s = strings.ReplaceAll(s, quote.Name(name), quote.Name(t.opt.LockName(name)))
 			if inner := strings.Trim(name, "{}"); inner != name { // the reason why a name is refused
 				s = strings.ReplaceAll(s, strconv.Quote(inner), quote.Name(t.opt.LockName(inner)))
@@ -24,13 +26,7 @@ func (t *tracing) text(err error) string {
 	return strings.ToValidUTF8(s, "\uFFFD")
 }
 
-// names are the locks' names that an error and those in it tell.
-func names(err error) map[string]struct{} {
-	found := map[string]struct{}{}
-	collect(err, found)
-	return found
-}
-
+// collect finds the locks' names that an error and those in it tell.
 func collect(err error, found map[string]struct{}) {
 	name := ""
 	switch e := err.(type) { //nolint:errorlint // the whole tree is walked
