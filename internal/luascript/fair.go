@@ -3,10 +3,10 @@ package luascript
 // The scripts of the fair lock. Re-entry and renewal do not depend on the queue:
 // they are the plain lock's.
 var (
-	FairAcquire = load("fair_acquire", "common", "clock", "fair_keys", "fair_life", "hold", "whose", "counter", "token", "enter", "fair_queue", "fair_mend")
-	FairRelease = load("fair_release", "common", "clock", "fair_keys", "counter", "token", "enter", "leave", "fair_queue", "fair_life", "fair_mend", "fair_leave")
-	FairRefresh = load("fair_refresh", "common", "clock", "first", "fair_keys", "hold", "whose", "counter", "token", "enter", "fair_queue", "fair_life", "fair_mend")
-	FairState   = load("fair_state", "common", "clock", "fair_keys", "hold", "alone")
+	FairAcquire = load("fair_acquire", "common", "clock", "fair_keys", "hold", "whose", "counter", "token", "enter", "fair_scores", "fair_queue", "fair_mend", "fair_life")
+	FairRelease = load("fair_release", "common", "clock", "fair_keys", "enter", "leave", "fair_queue", "fair_scores", "counter", "token", "fair_life", "fair_mend", "fair_leave")
+	FairRefresh = load("fair_refresh", "common", "clock", "first", "fair_keys", "hold", "whose", "counter", "token", "enter", "fair_scores", "fair_queue", "fair_life", "fair_mend")
+	FairState   = load("fair_state", "common", "clock", "fair_keys", "fair_scores", "hold", "alone")
 )
 
 // FairQueueKey is the list of a fair lock's waiters.

@@ -42,6 +42,7 @@ if not holder then
   -- counter stands here
   -- token stands here
   -- enter stands here
+  -- fair_scores stands here
   -- fair_queue stands here
   local no
   if there ~= 0 or call('EXISTS', KEYS[7]) == 1 then holder, no = look(LOCK, KEYS[7], field) end
@@ -75,46 +76,50 @@ local trace = ARGV[7] ~= '' and pcall('GET', KEYS[6])
 if type(trace) ~= 'string' then trace = '' end
 if ARGV[8] == '0' then return {0, pttl, holder, trace, 0, 0, 0, 0} end
 
+if call('SISMEMBER', KEYS[7], field) == 1 then return {-1} end
+local skip = tonumber(ARGV[8])
+-- Whoever may come to be first before its next refresh looks when the lease ends, too.
+if pttl >= 0 and pttl < skip / 5 then look_in = pttl + 1 end
+local alive = string.format('%.0f', now + skip)
+-- fair_life stands here
+
 -- Redisson's unlock calls the first in the queue: only one that held the lock
 -- or stood in the queue when this waiter came can be the one to call it.
 local function strange(places, wants)
   return ((holder ~= '' and not ours(holder)) or foreign(places, wants)) and 1 or 0
 end
 
-if call('SISMEMBER', KEYS[7], field) == 1 then return {-1} end
-local skip = tonumber(ARGV[8])
--- Whoever may come to be first before its next refresh looks when the lease ends, too.
-if pttl >= 0 and pttl < skip / 5 then look_in = pttl + 1 end
-local alive = string.format('%.0f', now + skip)
-local want, until_ms, place = call('HGET', WANTS, field), 0, nil
-if want then until_ms, place = alive_until(want) end
-if until_ms > 0 then
+local want, before, place = call('HGET', WANTS, field), nil, nil
+if want then before, place = parts(want) end
+if (tonumber(before) or 0) > 0 then
   call('HSET', WANTS, field, alive .. string.sub(want, 14))
   -- its scores are set right by its refresh
-  return {0, pttl, holder, trace, place, 0, look_in, strange(call('ZCARD', SCORES), call('HLEN', WANTS))}
+  return {0, pttl, holder, trace, tonumber(place), 0, look_in, strange(call('ZCARD', SCORES), call('HLEN', WANTS))}
 end
 local tail = call('LINDEX', QUEUE, '-1')
 local scored = tail and call('ZSCORE', SCORES, tail)
 if not scored then
+  -- fair_scores stands here
   -- fair_mend stands here
   mend()
   tail = call('LINDEX', QUEUE, '-1')
 end
 local score = alive
-local behind = 0
+local behind, dead = 0, not tail and call('HLEN', WANTS) or 0
 if tail then
   -- Behind a waiter of Redisson: when that one acquires, its wait is taken off
   -- all scores; what it has waited so far must not be missing then.
-  local last = bounded(scored or '0')
+  local last = math.min(tonumber(scored or '0') or 0, now + CENTURY)
   if not ours(tail) then
     last = last + 60000
     behind = 1 -- known for sure: foreign() miscounts while the dead ones that Redisson dropped have wants
   end
   if last > now + skip then score = last end
-elseif call('HLEN', WANTS) > MOST then
+elseif dead > MOST then
   call('DEL', WANTS) -- nobody waits
-elseif call('HLEN', WANTS) > 0 then
+elseif dead > 0 then
   -- Nobody waits: wants of waiters that died and that Redisson dropped.
+  -- fair_scores stands here
   local wants = call('HGETALL', WANTS)
   for i = 1, #wants, 2 do
     if alive_until(wants[i + 1]) <= now then call('HDEL', WANTS, wants[i]) end
@@ -137,7 +142,7 @@ call('HSET', WANTS, field, alive .. ' ' .. string.format('%.0f', place) .. ' ' .
   ARGV[9] .. ' ' .. trail)
 local wants = call('HLEN', WANTS)
 if not tail or skip > 600000 then
-  keep(skip)
+  keep(skip, not tail and dead == 0)
   if not tail and pttl >= 0 then look_in = pttl + 1 end
 elseif wants == 1 and call('PTTL', WANTS) < 0 then
   -- the first want of a queue that stood already: if its waiter dies now no refresh comes

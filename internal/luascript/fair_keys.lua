@@ -37,28 +37,11 @@ local SHARED = 604800000
 
 local budget = MOST
 
--- Ours, or else Redisson's if it looks like a waiter, <uuid>:<owner>. What is neither is dropped where a
--- dead one is.
 local function ours(field) return string.find(field, ':g', 1, true) ~= nil end
-local function redissons(field)
-  return string.byte(field, 37) == 58 and string.byte(field, 9) == 45 and #field <= LONG and not ours(field)
-end
 
 -- The seven parts of a want; nothing if it can't be read.
 local function parts(want)
   if #want <= LONG and string.byte(want, 14) == 32 then
     return string.match(want, '^(%d+) (%d+) (%d+) (%d+) (%S+) (%S+) (.*)$')
   end
-end
-
--- Until when a waiter of ours counts as alive, and its place; 0, as of a dead one, if its want can't be read.
-local function alive_until(want)
-  local alive, place = parts(want)
-  return tonumber(alive or 0), tonumber(place or 0)
-end
-
--- A score as a number with which one can count on: nil = none, and not farther away than a century.
-local function bounded(score)
-  score = tonumber(score or nil)
-  return score and math.max(math.min(score, now + CENTURY), 0)
 end

@@ -14,10 +14,11 @@ end
 -- skip time, since its waiters refresh most seldom.
 local function lasting(skip) return math.max(skip + 600000, call('PTTL', WANTS)) end
 
-local function keep(skip)
-  local ms = lasting(skip)
+-- new: the queue has begun with this waiter.
+local function keep(skip, new)
+  local ms = new and skip + 600000 or lasting(skip)
   call('PEXPIRE', WANTS, ms)
-  if foreign(call('ZCARD', SCORES), call('HLEN', WANTS)) then ms = math.max(ms, SHARED) end
+  if not new and foreign(call('ZCARD', SCORES), call('HLEN', WANTS)) then ms = math.max(ms, SHARED) end
   call('PEXPIRE', QUEUE, ms)
   call('PEXPIRE', SCORES, ms)
 end

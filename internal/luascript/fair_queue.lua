@@ -4,28 +4,7 @@
 -- KEYS[5], KEYS[6], ARGV[1..3]  as in fair_keys
 --
 -- Bound: it drops up to half of the budget of dead waiters, about eight commands each; if there are
--- more the lock stays free, and the script says that it is to be asked again at once. Scores are
--- lowered within what is left: behind more waiters they stay as far up as they are.
-
-local function score_of(field) return bounded(call('ZSCORE', SCORES, field)) end
-
--- Takes an amount off the scores of the waiters from an index of the list on.
--- Ours keep what they need themselves. Redisson does so for its own at each
--- acquisition; here only where one of ours has passed a far score on, which is
--- where Redisson's waiters are in the queue.
-local function lower(from, by)
-  if budget <= 0 then return end
-  for _, f in ipairs(call('LRANGE', QUEUE, from, from + budget - 1)) do
-    budget = budget - 1
-    local score = score_of(f) or 0
-    if score > 100000000000 then
-      score = score - by
-      local want = ours(f) and call('HGET', WANTS, f)
-      if want then score = math.max(alive_until(want), score) end
-      call('ZADD', SCORES, score, f)
-    end
-  end
-end
+-- more the lock stays free, and the script says that it is to be asked again at once.
 
 -- A score stands on that of the waiter in front, and Redisson takes its waiters'
 -- waits off again when they acquire. What ours have on top must go with them, or
@@ -58,7 +37,7 @@ local function take_first(head, gone, lowered)
     on_top = lasts(on_top)
     -- A skip time may be long; waiters of ours behind have no more than it on top.
     local want = call('HGET', WANTS, head)
-    if want then on_top = on_top - math.max(alive_until(want) - now, 0) end
+    if want then on_top = on_top - math.max(tonumber(parts(want) or 0) - now, 0) end
   end
   call('HDEL', WANTS, head)
   return on_top > FAR and on_top or 0
@@ -66,7 +45,10 @@ end
 
 local function drop_first(head, gone)
   local by = take_first(head, gone, 0)
-  if by > 0 then lower(0, by) end
+  if by > 0 then
+    -- fair_scores stands here
+    lower(0, by)
+  end
 end
 
 -- The first who may have the lock: who is dead, has left, is stale by
@@ -84,17 +66,16 @@ local function first_waiter()
       if dropped then call('DEL', WANTS) end
       return nil
     end
-    local other = false
-    if ours(head) then
-      local want = call('HGET', WANTS, head)
-      if want and #head <= LONG and string.byte(head, 37) == 58 and string.byte(head, 9) == 45 then
-        local client, id = string.match(head, '^([^: ]*):[^: ]*%-([^ ]*)$')
-        its = {client, id, parts(want)}
-        alive = id and its[3] and its[3] - now > 0
-      end
-    elseif redissons(head) then
-      other, alive = true, (score_of(head) or 0) - by > now
+    local want = ours(head) and call('HGET', WANTS, head)
+    if want and #head <= LONG and string.byte(head, 37) == 58 and string.byte(head, 9) == 45 then
+      local id = string.match(head, '^[^: ]*%-([^ ]*)$', 38)
+      its = {string.sub(head, 1, 36), id, parts(want)}
+      alive = id and its[3] and its[3] - now > 0
     end
+    if alive and by == 0 then return head, its end
+    -- fair_scores stands here
+    local other = redissons(head)
+    if other then alive = (score_of(head) or 0) - by > now end
     local more = not alive and budget <= MOST / 2
     if alive or more then
       if by > 0 then lower(0, by) end
@@ -123,6 +104,7 @@ local function hand_over(head, its)
   end
   local sent
   if not its then
+    -- fair_scores stands here
     -- There may be nobody of ours left to do it.
     call('PEXPIRE', QUEUE, SHARED)
     call('PEXPIRE', SCORES, SHARED)
@@ -137,9 +119,15 @@ local function hand_over(head, its)
     return type(sent) == 'table' and sent, left + 1
   end
   local ms = lasts(math.min(left, tonumber(lease)))
-  local n = fence == '-' and '0' or token(KEYS[5], fence, false, clock)
+  local n = '0'
+  if fence ~= '-' then
+    -- counter stands here
+    -- token stands here
+    n = token(KEYS[5], fence, false, clock)
+  end
   -- its id begins with the time at which it began to wait
-  local waited = '' .. math.max(0, now - (tonumber(string.match(id, '^(%w+)%.') or '', 36) or now))
+  local dot = string.find(id, '.', 1, true) or 1
+  local waited = string.format('%d', math.max(0, now - (tonumber(string.sub(id, 1, dot - 1), 36) or now)))
   local as = waited ~= '0' and head .. '.' .. waited or head
   local refused = type(n) == 'table' and n or take(LOCK, as, ms)
   if refused then

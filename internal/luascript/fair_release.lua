@@ -38,6 +38,7 @@ if ARGV[5] ~= '0' or ARGV[7] == '1' then
 end
 local done = held
 if held == 0 and (ARGV[6] == '1' or ARGV[5] ~= '0') then
+  -- fair_scores stands here
   -- fair_life stands here
   -- fair_mend stands here
   -- fair_leave stands here

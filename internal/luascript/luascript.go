@@ -25,22 +25,23 @@ type Script struct {
 }
 
 // load reads an embedded script and puts the parts that it shares with others in
-// front, or where the script says so ("parts stand here" for all, "hold stands here" for
-// one): behind what most calls come through, which then does not pay for them.
+// front, or where the script or a part before it says so ("parts stand here" for all, "hold
+// stands here" for one): behind what most calls come through, which then does not pay for
+// them. A cold script takes as long as it is: each function that is made costs it.
 func load(name string, parts ...string) *Script {
 	before, after, ok := strings.Cut(source(name), "-- parts stand here\n")
 	if !ok {
 		before, after = "", before
 	}
-	body := strip(before)
 	for _, part := range parts {
-		if head, tail, ok := strings.Cut(after, "-- "+part+" stands here\n"); ok {
-			after = head + source(part) + tail
+		text, marker := source(part), "-- "+part+" stands here\n"
+		if !strings.Contains(before+after, marker) {
+			before += text
 			continue
 		}
-		body += strip(source(part))
+		before, after = strings.ReplaceAll(before, marker, text), strings.ReplaceAll(after, marker, text)
 	}
-	body += strip(after)
+	body := strip(before + after)
 	sum := sha1.Sum([]byte(body)) // #nosec G401 -- not for security
 	return &Script{Name: name, Body: body, SHA: hex.EncodeToString(sum[:])}
 }
