@@ -10,7 +10,7 @@
 --   3      '0' = take it; else it is held: the absolute count to reach
 --   4      '' = not fenced; else the counter's TTL in ms, '-1' = no TTL
 --   5      '' = no trace; '-' = read the holder's only; else the traceparent to leave
---   6      as ARGV[5] of acquire.lua
+--   6      as ARGV[3] of acquire.lua
 --
 -- RETURN   {1, token, ...}   all are held now, a token per member (0 = none)
 --          {2, token, ...}   the same, and some were held by this very
@@ -32,7 +32,12 @@ for a = 2, #ARGV, 6 do
   k = k + ARGV[a]
 end
 -- As a rule all are free, and none was given up: one call says so.
-local found = #some > MOST or #some > 0 and call('EXISTS', unpack(some)) > 0
+local whose_is
+if #some > MOST or #some > 0 and call('EXISTS', unpack(some)) > 0 then
+  -- hold stands here
+  -- whose stands here
+  whose_is = look
+end
 
 local mine, again, new = {}, false, false
 k = 1
@@ -50,16 +55,19 @@ for a = 2, #ARGV, 6 do
     end
     mine[i] = true
   else
-    if found then holder, no = look(lock, KEYS[k + 1], field) end
+    if whose_is then holder, no = whose_is(lock, KEYS[k + 1], field) end
     if no then
       if no[1] == -3 then no[2] = i end
       return no
     end
     if holder and holder ~= field then
+      -- traces stands here
+      -- enlist stands here
       return enlist(KEYS[after - 1], field, place) or
         {0, i, call('PTTL', lock), holder, read_trace(KEYS[after - 2], ARGV[a + 4])}
     end
     if not holder and place == 's' then
+      -- enlist stands here
       return enlist(KEYS[after - 1], field, place) or {0, i, -2, '', '', 250}
     end
     mine[i] = holder ~= nil
@@ -81,8 +89,13 @@ for a = 2, #ARGV, 6 do
   local lock, field, count, trace, place = KEYS[k], ARGV[a + 1], ARGV[a + 2], ARGV[a + 4], ARGV[a + 5]
   local i, after, refused = #out, k + ARGV[a], nil
   if i == 1 and not new then call('HDEL', lock, '') end
-  local n = token(KEYS[k + 2], ARGV[a + 3], mine[i])
-  if type(n) == 'table' then return undo(n) end
+  local n = 0
+  if ARGV[a + 3] ~= '' then
+    -- counter stands here
+    -- token stands here
+    n = token(KEYS[k + 2], ARGV[a + 3], mine[i])
+    if type(n) == 'table' then return undo(n) end
+  end
   out[i + 1] = n
   if not mine[i] then
     refused = take(lock, field, lease)

@@ -21,13 +21,17 @@ for a = 1, #ARGV, 9 do
   local lock, field, count, own = KEYS[k], ARGV[a + 1], ARGV[a + 2], k + ARGV[a] - 1
   local done
   if count ~= '0' then
+    -- shrink stands here
     done = shrink(lock, field, count)
   else
     done = pcall('HDEL', lock, field)
     if replaced(done) then done = 0 end
     if type(done) ~= 'table' then
-      void(KEYS[k + 1], field, ARGV[a + 6] ~= '' and ARGV[a + 6] or '0')
-      untrace(KEYS[own - 1], field, ARGV[a + 7])
+      if ARGV[a + 6] ~= '' or ARGV[a + 7] == '1' then
+        -- leave stands here
+        void(KEYS[k + 1], field, ARGV[a + 6] ~= '' and ARGV[a + 6] or '0')
+        untrace(KEYS[own - 1], field, ARGV[a + 7])
+      end
       if done == 1 or call('EXISTS', lock) == 0 then
         say[#say + 1] = {i, a, done == 1, KEYS[own]}
         lists[#lists + 1] = KEYS[own]
@@ -47,9 +51,13 @@ for _, s in ipairs(say) do
   local sent, called = freed and pcall(ARGV[a + 4], ARGV[a + 3], '0') or 0, 0
   if waited then
     if ARGV[a + 5] ~= '' then pcall('ZREM', list, string.sub(ARGV[a + 1], 1, 36)) end
+    -- wake stands here
     called = wake(list, pcall('ZPOPMIN', list), calls_of(list), ARGV[a + 4], ARGV[a + 8], 64)
   end
-  if ARGV[a + 5] == '1' and (called == 1 or called == 2) then enlist(list, ARGV[a + 1], '0') end
+  if ARGV[a + 5] == '1' and (called == 1 or called == 2) then
+    -- enlist stands here
+    enlist(list, ARGV[a + 1], '0')
+  end
   if type(called) == 'table' then sent, called = called, 0 end
   if freed then
     if type(sent) == 'table' then
