@@ -83,16 +83,21 @@ func (h *hold) ends(ctx context.Context) bool {
 			alive++
 		}
 	}
-	if alive >= h.need {
+	if alive >= h.need || ctx.Done() == nil {
 		return ctx.Err() != nil
 	}
 	t := time.NewTimer(time.Second)
 	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return true
-	case <-t.C: // a member's own context does not end the whole
-		return false
+	for over := h.ctx.Done(); ; {
+		select {
+		case <-ctx.Done():
+			return true
+		case <-over: // so what it has of the hold are values, if it does not end in a moment, too
+			over = nil
+			t.Reset(50 * time.Millisecond)
+		case <-t.C: // a member's own context does not end the whole
+			return false
+		}
 	}
 }
 

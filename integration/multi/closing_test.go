@@ -229,3 +229,40 @@ func TestAWriterReadsDuringShutdown(t *testing.T) {
 		bed.Want(t, bed.Receive(t, bed.Patience, down), nil)
 	}
 }
+
+// TestAContextThatOutlivesItsHoldDelaysNobody: code behind a section that keeps no more than the values of its context
+// hears at once why it can't have the lock again.
+func TestAContextThatOutlivesItsHoldDelaysNobody(t *testing.T) {
+	t.Parallel()
+	for what, again := range map[string]func(ctx context.Context) (context.Context, context.CancelFunc){
+		"without an end": func(ctx context.Context) (context.Context, context.CancelFunc) { return ctx, func() {} },
+		"with one of its own": func(ctx context.Context) (context.Context, context.CancelFunc) {
+			return context.WithTimeout(ctx, time.Hour)
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			cs := clients(t, servers(t, 3))
+			locks := []redlatch.Locker{across(cs), quorum(cs, "q")}
+			ctxs := make([]context.Context, len(locks))
+			for i, l := range locks {
+				h := bed.Lock(t, t.Context(), l)
+				ctx, cancel := again(context.WithoutCancel(h.Context()))
+				defer cancel()
+				ctxs[i] = ctx
+				bed.Unlock(t, h)
+			}
+			for _, c := range cs {
+				c.Close()
+			}
+			for i, l := range locks {
+				began := time.Now()
+				_, err := l.TryLock(ctxs[i], 0, 0)
+				bed.Want(t, err, redlatch.ErrClosed)
+				if took := time.Since(began); took > time.Second/2 {
+					t.Errorf("it took %v to say %v", took, err)
+				}
+			}
+		})
+	}
+}
