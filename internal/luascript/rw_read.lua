@@ -82,6 +82,7 @@ end
 local function enter(code, room)
   local ends, n = now + lease, 0
   if ARGV[7] ~= '' then
+    -- counter stands here
     n = counter(KEYS[9])
     if type(n) == 'table' then return n end
   end
@@ -129,7 +130,10 @@ local function enter(code, room)
     call('ZREM', KEYS[8], entry)
     if ARGV[6] ~= '0' then raise(KEYS[8], tonumber(ARGV[6])) end -- see readers_turn
   end
-  share_trace(LOCK, KEYS[#KEYS], field, ARGV[8], ARGV[2])
+  if ARGV[8] ~= '' then
+    -- traces stands here
+    share_trace(LOCK, KEYS[#KEYS], field, ARGV[8], ARGV[2])
+  end
   if ARGV[7] == '' then return room and {code, 0, room} or code end
   if n > 0 and ARGV[7] ~= '-1' then raise(KEYS[9], tonumber(ARGV[7])) end
   return {code, n, room}
@@ -146,6 +150,7 @@ local function refuse(ms, holder, marked)
   local several, left = not holder, nil
   if several then holder = call('ZRANGE', LEASES, -1, -1)[1] end
   if holder and #holder > LONG then holder = '' end
+  -- traces stands here
   holder, left = traced(LOCK, KEYS[#KEYS], ARGV[8], holder, several)
   return {0, call('PTTL', LOCK), holder or '', left, lasts(ms), us, marked or 0}
 end

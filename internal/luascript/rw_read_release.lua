@@ -70,6 +70,8 @@ local function settle()
     call('PEXPIRE', LEASES, need)
   end
   if call('HLEN', LOCK) - 1 > call('ZCARD', LEASES) then
+    -- hold stands here
+    -- foreign stands here
     local others = foreign_reads(LOCK, LEASES, ARGV[5])
     look = not last[1]
     if not others then return false end
@@ -88,8 +90,11 @@ end
 local done = pcall('HDEL', LOCK, field)
 if replaced(done) then done = 0 end
 if type(done) == 'table' then return done end
-void(KEYS[2], field, ARGV[4])
-untrace(KEYS[#KEYS], field, ARGV[6])
+if ARGV[4] ~= '0' or ARGV[6] == '1' then
+  -- leave stands here
+  void(KEYS[2], field, ARGV[4])
+  untrace(KEYS[#KEYS], field, ARGV[6])
+end
 local ends = pcall('ZSCORE', LEASES, field)
 if replaced(ends) then ends = call('DEL', LEASES) - 1 end -- not ours, whatever it is: as if nothing had been noted
 if type(ends) == 'table' then return ends end

@@ -2,7 +2,7 @@ package luascript
 
 // The scripts of the read-write lock; rwlock/doc.go says how they work together.
 var (
-	RWRead         = load("rw_read", "common", "clock", "hold", "whose", "counter", "enter", "traces", "rw_call")
+	RWRead         = load("rw_read", "common", "clock", "hold", "whose", "counter", "traces", "rw_call")
 	RWWrite        = load("rw_write", "common", "clock", "hold", "whose", "counter", "token", "traces", "rw_call")
 	RWReenter      = load("rw_reenter", "common", "clock", "first")
 	RWRenew        = load("rw_renew", "common", "clock", "first")
