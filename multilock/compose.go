@@ -69,14 +69,19 @@ func (l leaf) traits() *kind.Traits {
 	return l.quorum.leaves[0].eng.Kind().Traits()
 }
 
-func refuse(reason string) error {
-	return &lock.InvalidOptionError{Option: "MultiLock", Reason: reason}
+// refuse is an error that says what of the lock can't be.
+func (m *MultiLock) refuse(reason string) error {
+	of := "MultiLock"
+	if m.quorum {
+		of = "QuorumLock"
+	}
+	return &lock.InvalidOptionError{Option: of, Reason: reason}
 }
 
 // refused is why the members can't be one lock.
 func (m *MultiLock) refused() error {
 	if m.err == nil && len(m.leaves) == 0 {
-		return refuse("it is a zero value")
+		return m.refuse("it is a zero value")
 	}
 	return m.err
 }
@@ -84,7 +89,7 @@ func (m *MultiLock) refused() error {
 // compose finds the leaves, their canonical order and the units.
 func (m *MultiLock) compose() {
 	if len(m.members) == 0 {
-		m.err = refuse("it has no member")
+		m.err = m.refuse("it has no member")
 		m.name = "[]"
 		return
 	}
@@ -121,11 +126,7 @@ func counted(names []string) []string {
 // add puts a member's leaves in and returns its name.
 func (m *MultiLock) add(i int, member Member) string {
 	if missing(member) {
-		refuse := refuse
-		if m.quorum {
-			refuse = refuseQuorum
-		}
-		m.err = refuse(fmt.Sprintf("member %d is nil or a zero value", i+1))
+		m.err = m.refuse(fmt.Sprintf("member %d is nil or a zero value", i+1))
 		return "?"
 	}
 	if c, is := member.(combined); is {
@@ -176,14 +177,14 @@ func (m *MultiLock) addLeaf(i int, l leaf) {
 			better, worse = *have, too
 		}
 		if worse.Fenced && !better.traits().Fenced && m.err == nil {
-			m.err = refuse(fmt.Sprintf("of lock %q the read lock is fenced, and the write lock, which is taken for both, is not", l.name))
+			m.err = m.refuse(fmt.Sprintf("of lock %q the read lock is fenced, and the write lock, which is taken for both, is not", l.name))
 		}
 		have.eng, have.quorum = better.eng, better.quorum
 		m.tokens[i] = append(m.tokens[i], have.index)
 		return
 	}
 	if there && m.err == nil {
-		m.err = refuse(fmt.Sprintf("lock %q is named as two kinds: it would wait for itself", l.name))
+		m.err = m.refuse(fmt.Sprintf("lock %q is named as two kinds: it would wait for itself", l.name))
 	}
 	l.index = len(m.leaves)
 	m.at[id] = l.index

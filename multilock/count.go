@@ -172,7 +172,7 @@ func (c *count) sameServer() error {
 			continue
 		}
 		if j, ok := seen[id]; ok {
-			return refuseQuorum(fmt.Sprintf("members %d and %d of lock %q are on one server (run_id %s)", j+1, i+1, c.q.m.name, id))
+			return c.q.m.refuse(fmt.Sprintf("members %d and %d of lock %q are on one server (run_id %s)", j+1, i+1, c.q.m.name, id))
 		}
 		seen[id] = i
 	}

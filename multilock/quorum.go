@@ -16,7 +16,7 @@ import (
 // composeQuorum checks that the members can be the copies of one lock.
 func (m *MultiLock) composeQuorum() {
 	if len(m.members) == 0 {
-		m.err, m.name = refuseQuorum("it has no member"), "[]"
+		m.err, m.name = m.refuse("it has no member"), "[]"
 		return
 	}
 	m.tokens, m.at = make([][]int, len(m.members)), map[leafID]int{}
@@ -33,19 +33,19 @@ func (m *MultiLock) composeQuorum() {
 	for i, l := range m.leaves {
 		switch {
 		case l.eng == nil:
-			m.err = refuseQuorum("a member is not a single lock on one server")
+			m.err = m.refuse("a member is not a single lock on one server")
 		case l.name != first.name:
-			m.err = refuseQuorum(fmt.Sprintf("the members are named %q and %q: they must be copies of one lock", first.name, l.name))
+			m.err = m.refuse(fmt.Sprintf("the members are named %q and %q: they must be copies of one lock", first.name, l.name))
 		case l.eng.Kind().Traits().Queued:
-			m.err = refuseQuorum("fair members: the queues of independent servers can wait for each other")
+			m.err = m.refuse("fair members: the queues of independent servers can wait for each other")
 		case l.eng.Kind().Traits().Type != first.eng.Kind().Traits().Type:
-			m.err = refuseQuorum("the members are of different kinds")
+			m.err = m.refuse("the members are of different kinds")
 		case l.eng.Kind().Traits().Fenced != first.eng.Kind().Traits().Fenced:
-			m.err = refuseQuorum("some members are fenced and some are not")
+			m.err = m.refuse("some members are fenced and some are not")
 		}
 		for _, other := range m.leaves[:i] {
-			if l.eng != nil && other.eng != nil && l.eng.Core() == other.eng.Core() {
-				m.err = refuseQuorum("two members belong to one client, which means one server")
+			if m.err == nil && l.eng.Core() == other.eng.Core() {
+				m.err = m.refuse("two members belong to one client, which means one server")
 			}
 		}
 		if m.err != nil {
@@ -53,12 +53,8 @@ func (m *MultiLock) composeQuorum() {
 		}
 	}
 	if len(m.leaves) < len(m.members) {
-		m.err = refuseQuorum("two members belong to one client, which means one server")
+		m.err = m.refuse("two members belong to one client, which means one server")
 	}
-}
-
-func refuseQuorum(reason string) error {
-	return &lock.InvalidOptionError{Option: "QuorumLock", Reason: reason}
 }
 
 // majority of n.

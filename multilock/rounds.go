@@ -216,7 +216,7 @@ func (r *rounds) twice(parts []*part, errs []error) error {
 		}
 		for _, h := range p.single() {
 			if busy[held{h.Lock().Key, h.Field().Name}] {
-				return refuse(fmt.Sprintf("lock %q of two clients is one lock on one server: it would wait for itself", h.Name()))
+				return r.m.refuse(fmt.Sprintf("lock %q of two clients is one lock on one server: it would wait for itself", h.Name()))
 			}
 		}
 	}

@@ -203,6 +203,8 @@ func TestCompositionErrors(t *testing.T) {
 			"writes not, reads are fenced":     redlatch.MultiLock(rw.WriteLock(), fencedRW.ReadLock()),
 			"quorum of none":                   redlatch.QuorumLock(),
 			"quorum of names":                  redlatch.QuorumLock(c.RLock("a"), other.RLock("b")),
+			"quorum of one client's names":     redlatch.QuorumLock(plain(c, "a", "b")...),
+			"quorum of one client's kinds":     redlatch.QuorumLock(rw.WriteLock(), c.RLock("rw")),
 			"quorum of one client":             redlatch.QuorumLock(c.RLock("a"), c.RLock("a"), c.RLock("a")),
 			"quorum on one server":             redlatch.QuorumLock(c.RLock("a"), other.RLock("a")),
 			"quorum of databases":              redlatch.QuorumLock(c.RLock("a"), one.RLock("a"), elsewhere.RLock("a")),
@@ -225,6 +227,13 @@ func TestCompositionErrors(t *testing.T) {
 			_, err := l.TryLock(t.Context(), 10*time.Second, 0)
 			if !errors.Is(err, sentinel) || strings.HasSuffix(what, "fenced") && !strings.Contains(err.Error(), "fenced") {
 				t.Errorf("%s: %v, want %v", what, err, sentinel)
+			}
+			var option *redlatch.InvalidOptionError
+			if errors.As(err, &option) && (option.Option == "QuorumLock") != strings.HasPrefix(what, "quorum") {
+				t.Errorf("%s: %v, of another lock", what, err)
+			}
+			if strings.HasSuffix(what, "names") && !strings.Contains(err.Error(), "name") {
+				t.Errorf("%s: %v", what, err)
 			}
 		}
 	}
