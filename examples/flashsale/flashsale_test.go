@@ -127,6 +127,24 @@ func goesOn(t *testing.T, spec strategy, row row) {
 	}
 }
 
+// TestALookThatFails: of who can't read the orders nobody says that he saw a half-done sale.
+func TestALookThatFails(t *testing.T) {
+	server := startServer(t, demoserver.Private)
+	w := &worker{job: job{load: small(), URL: server.URL}}
+	redis, err := rueidis.NewClient(w.option())
+	testbed.Must(t, err)
+	defer redis.Close()
+	w.shop = &shop{load: small(), redis: redis, tag: "look", shelves: 1}
+	_, err = readWriteLock(w)
+	testbed.Must(t, err)
+	defer w.client.Close()
+	testbed.Must(t, redis.Do(t.Context(), redis.B().Set().Key(w.ordersKey(0)).Value("no hash").Build()).Error())
+	var notes result
+	if err := w.look(t.Context(), &notes); err == nil || notes.Views+notes.Torn > 0 {
+		t.Errorf("%v; %d looks, %d saw a half-done sale", err, notes.Views, notes.Torn)
+	}
+}
+
 // TestEmbedded: the server of machines that have none, with its clock running.
 func TestEmbedded(t *testing.T) {
 	server := startServer(t, demoserver.Embedded)

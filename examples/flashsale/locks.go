@@ -109,16 +109,16 @@ func fairLock(w *worker) (seller, error) {
 func readWriteLock(w *worker) (seller, error) {
 	w.look = func(ctx context.Context, notes *result) error {
 		return w.client.ReadWriteLock(w.lockName(0)).ReadLock().Do(ctx, func(ctx context.Context) error {
-			stock, err := w.read(ctx, w.stockKey(), 0, 0)
-			if err != nil {
+			stock, noStock := w.read(ctx, w.stockKey(), 0, 0)
+			off, noOrders := w.misfit(ctx, 0, stock)
+			if err := errors.Join(noStock, noOrders); err != nil {
 				return err
 			}
-			off, err := w.misfit(ctx, 0, stock)
 			notes.Views++
 			if off != 0 {
 				notes.Torn++
 			}
-			return err
+			return nil
 		})
 	}
 	return w.byShelf(func(name string) redlatch.Locker { return w.client.ReadWriteLock(name).WriteLock() })
