@@ -33,7 +33,11 @@ Columns: TIME by the server's clock; EVICTED the process, or the owner, and the 
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.with("history", func(client *redlatch.Client) error {
-				past, err := evictions(cmd.Context(), client, strings.Join(args, ""), limit)
+				name, of := strings.Join(args, ""), ""
+				if name != "" {
+					of = " of " + quote.Name(name)
+				}
+				past, err := evictions(cmd.Context(), client, name, limit)
 				switch {
 				case err != nil:
 					return err
@@ -42,7 +46,7 @@ Columns: TIME by the server's clock; EVICTED the process, or the owner, and the 
 				case len(past) > 0:
 					screenOf(a.std.out).history(a.std.out, past)
 				default:
-					fmt.Fprintln(a.std.err, "no evictions are recorded under the prefix "+quote.Name(a.flags.get("prefix")))
+					fmt.Fprintln(a.std.err, "no evictions"+of+" are recorded under the prefix "+quote.Name(a.flags.get("prefix")))
 				}
 				return nil
 			})

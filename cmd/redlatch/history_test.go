@@ -40,6 +40,7 @@ func TestHistory(t *testing.T) {
 	if len(past) != 1 || past[0].By != operator() || past[0].Holds != 1 || past[0].Kind != redlatch.KindReentrant {
 		t.Errorf("%+v", past)
 	}
+	call(t, s, "history", "orders:43").fails(exitOK, `no evictions of "orders:43" are recorded under the prefix ""`)
 	past = decoded[[]redlatch.Eviction](t, p.get("/api/history?lock=report").is(http.StatusOK).text)
 	if len(past) != 1 || past[0].Name != "report" {
 		t.Errorf("%+v", past)
