@@ -35,15 +35,19 @@ type acquisition struct {
 
 // take is Lock and TryLock, as a part of what began then; a negative wait has no limit. It ends at until, if that is
 // not zero, also where an attempt without waiting would take longer.
-func (m *MultiLock) take(ctx context.Context, began, until time.Time, wait, lease time.Duration) (*hold, error) {
+func (m *MultiLock) take(ctx context.Context, began, until time.Time, wait, lease time.Duration) (h *hold, err error) {
 	spanned, obs := m.observe(ctx, wait, lease)
-	h, err := m.acquire(ctx, spanned, obs, began, until, wait, lease)
-	told := false
+	ended, told := false, false
 	defer func() {
-		if !told && h != nil { // a panic in the observer's code: nobody gets the hold
+		switch { // a panic in the user's code
+		case !ended && obs != nil:
+			obs.End(observe.Result{Err: observe.ErrPanic})
+		case !told && h != nil: // nobody gets the hold
 			h.drop()
 		}
 	}()
+	h, err = m.acquire(ctx, spanned, obs, began, until, wait, lease)
+	ended = true
 	m.observed(obs, h, err)
 	told = true
 	return h, err

@@ -253,8 +253,14 @@ func (h *hold) unlock(ctx context.Context) (first bool, end observe.End, err err
 	parts, first := h.over()
 	left, over := parts, false
 	defer func() {
-		if drop(left); first && !over { // a panic in the user's code
+		if drop(left); over {
+			return
+		}
+		if first { // a panic in the user's code
 			h.endWith(lock.ErrUnlocked, "released", nil)
+		}
+		if end != nil {
+			end(observe.ErrPanic)
 		}
 	}()
 	ctx, end = h.operation(ctx, observe.Release)
@@ -328,11 +334,11 @@ func (h *hold) unlockAll(ctx context.Context, parts []*part, began time.Time, be
 // have the new lease. Of a quorum it returns when a majority has it and the others have had
 // some time more; for those it goes on in the background. No copy of a quorum is asked for more
 // than LeaseTime: a longer lease is renewed up to its end.
-func (h *hold) Extend(ctx context.Context, lease time.Duration) error {
+func (h *hold) Extend(ctx context.Context, lease time.Duration) (err error) {
 	ctx, end := h.operation(ctx, observe.Extend)
-	err := h.extend(ctx, lease)
-	end(err, observe.Note{Lease: lease})
-	return err
+	err = observe.ErrPanic
+	defer func() { end(err, observe.Note{Lease: lease}) }()
+	return h.extend(ctx, lease)
 }
 
 // extendMember extends one member, or copy.

@@ -79,15 +79,15 @@ func (h *hold) owner() string {
 }
 
 // operate observes an operator's call; what the members' tell is below it.
-func operate[T any](ctx context.Context, m *MultiLock, op string, f func(context.Context) (T, error)) (T, error) {
+func operate[T any](ctx context.Context, m *MultiLock, op string, f func(context.Context) (T, error)) (out T, err error) {
 	o := m.observer()
 	if o == nil {
 		return f(ctx)
 	}
 	ctx, end := o.Operation(ctx, m.about(), op, "")
-	out, err := f(ctx)
-	end(err)
-	return out, err
+	err = observe.ErrPanic
+	defer func() { end(err) }()
+	return f(ctx)
 }
 
 // operation begins the observation of an operation on a hold.

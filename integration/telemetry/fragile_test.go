@@ -89,6 +89,66 @@ func shaken(t *testing.T, l redlatch.Locker, n int64, always bool) bool {
 	return ctx.left.Swap(math.MaxInt64) <= 0
 }
 
+// TestPanicEndsWhatIsTold: a panic of the context of a call, in whichever of the calls of its methods and whether it stays
+// so or not, or of a NameMapper, leaves no span without an end, and nobody counted who waits or holds.
+func TestPanicEndsWhatIsTold(t *testing.T) {
+	r := newRig(t)
+	mapped := r.open(func(c *redlatch.Config) { c.NameMapper = func(string) string { panic("code of the user's") } })
+	c, far := r.client, r.open(at(testbed.Standalone(t)))
+	busy := bed.Lock(t, t.Context(), c.RLock("busy"))
+	const wait = 10 * time.Millisecond
+	for what, call := range map[string]func(ctx context.Context){
+		"a busy lock":      func(ctx context.Context) { _, _ = c.RLock("busy").TryLock(ctx, wait, 0) },
+		"a busy fair lock": func(ctx context.Context) { _, _ = c.FairLock("busy").TryLock(ctx, wait, 0) },
+		"a busy read lock": func(ctx context.Context) { _, _ = c.ReadWriteLock("busy").ReadLock().TryLock(ctx, wait, 0) },
+		"a busy MultiLock": func(ctx context.Context) {
+			_, _ = redlatch.MultiLock(far.RLock("free"), c.RLock("busy")).TryLock(ctx, wait, 0)
+		},
+		"a lock":       func(ctx context.Context) { section(ctx, c.RLock("a")) },
+		"a fair lock":  func(ctx context.Context) { section(ctx, c.FairLock("b")) },
+		"a MultiLock":  func(ctx context.Context) { section(ctx, redlatch.MultiLock(c.RLock("c"), far.RLock("d"))) },
+		"State":        func(ctx context.Context) { _, _ = c.RLock("busy").State(ctx) },
+		"ForceUnlock":  func(ctx context.Context) { _, _ = c.RLock("free").ForceUnlock(ctx) },
+		"an operator":  func(ctx context.Context) { _, _ = c.ForceUnlock(ctx, "free") },
+		"an inspector": func(ctx context.Context) { _, _ = c.Inspect(ctx, "busy") },
+		"a NameMapper": func(ctx context.Context) { _, _ = mapped.Inspect(ctx, "busy") },
+	} {
+		for _, always := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/always=%t", what, always), func(t *testing.T) {
+				for n, quiet := int64(1), 0; quiet < 2 && n < 100 && !t.Failed(); n++ {
+					ctx := fragile{t.Context(), new(atomic.Int64), always}
+					ctx.left.Store(n)
+					<-calling(new(atomic.Int64), func() { call(ctx) })
+					if ctx.left.Swap(math.MaxInt64) > 0 {
+						quiet++
+					}
+					bed.Eventually(t, fmt.Sprintf("the end of all that is told, after a panic in call %d", n), func() bool {
+						return r.unended() == 0 && r.sum("lock.waiting") == 0 && r.sum("lock.held") == 1
+					})
+				}
+			})
+		}
+	}
+	bed.Unlock(t, busy)
+}
+
+// section acquires, extends and unlocks.
+func section(ctx context.Context, l redlatch.Locker) {
+	h, err := l.Lock(ctx)
+	if err != nil {
+		return
+	}
+	over := false
+	defer func() {
+		if !over {
+			_ = h.Unlock(context.Background())
+		}
+	}()
+	_ = h.Extend(ctx, time.Minute)
+	over = true
+	_ = h.Unlock(ctx)
+}
+
 // TestPanicBesideALateCopy: a panic of the context of a quorum's call that has returned, when a copy comes late, ends
 // no goroutine of the client's: the copy is given back.
 func TestPanicBesideALateCopy(t *testing.T) {

@@ -125,6 +125,25 @@ func (r *rig) ended(name string, n int) {
 	r.until(name+" ends", n, name, r.seen.Ended)
 }
 
+// unended is how many spans have not ended.
+func (r *rig) unended() (n int) {
+	for _, s := range r.seen.Started() {
+		if s.EndTime().IsZero() {
+			n++
+		}
+	}
+	return n
+}
+
+// sum is that of all values of a metric.
+func (r *rig) sum(name string) (n int64) {
+	r.t.Helper()
+	for _, value := range points(r.collect()[name]) {
+		n += value
+	}
+	return n
+}
+
 func (r *rig) until(what string, n int, name string, spans func() []sdktrace.ReadOnlySpan) {
 	r.t.Helper()
 	bed.Eventually(r.t, what, func() bool {

@@ -74,6 +74,7 @@ type progress struct {
 	inFlight bool // call was handed to the sender and has no answer; leaveCommand clears it, too
 	asked    bool // it has asked the server, or shares no hold for another reason
 	waited   bool // it has waited: what it asks for next is held since then
+	endTold  bool // obs has been told of the end
 	panicked bool // code of the user's did; set by broke
 }
 

@@ -2,11 +2,9 @@ package engine
 
 import (
 	"context"
-	"errors"
-)
 
-// errBroken is how an acquisition ends that a panic ended.
-var errBroken = errors.New("a panic in the user's code")
+	"github.com/redlatch/redlatch/internal/observe"
+)
 
 // finish runs the acquisition to its end. It calls code of the user's (an observer, a
 // context), which may panic: then others go on as if the caller had left.
@@ -25,6 +23,11 @@ func (a *acquisition) finish() error {
 // broke cleans up behind a panic. Nothing of the caller's context goes on, so that the code that
 // panicked is not called again.
 func (a *acquisition) broke() {
+	for i := range a.members {
+		if obs := a.obsOf(&a.members[i]); obs != nil && !a.endTold {
+			a.core.cfg.News.Tell(func() { obs.End(observe.Result{Err: observe.ErrPanic}) })
+		}
+	}
 	a.values, a.obs, a.panicked = context.Background(), nil, true
 	if a.inFlight {
 		a.leaveCommand(a.acquires) // an answer that is there is as good as one that is not: it is undone
@@ -32,7 +35,7 @@ func (a *acquisition) broke() {
 	if a.inGates {
 		a.leaveGates()
 	}
-	a.unlead(errBroken)
+	a.unlead(observe.ErrPanic)
 	won := false
 	for i := range a.members {
 		if m := &a.members[i]; m.hold != nil {

@@ -122,11 +122,11 @@ func asHold(h *held.Hold, err error) (lock.Hold, error) {
 }
 
 // State asks the server.
-func (l *Lock) State(ctx context.Context) (lock.State, error) {
+func (l *Lock) State(ctx context.Context) (st lock.State, err error) {
 	ctx, end := l.operation(ctx, observe.State, "")
-	st, err := l.state(ctx)
-	end(err)
-	return st, err
+	err = observe.ErrPanic
+	defer func() { end(err) }()
+	return l.state(ctx)
 }
 
 func (l *Lock) state(ctx context.Context) (lock.State, error) {
@@ -165,12 +165,14 @@ func (l *Lock) ask(ctx context.Context, op string, cmd conn.Command, worst conn.
 	}
 	defer c.reg.End()
 	deadline := time.Now().Add(c.cfg.UnlockTimeout)
+	lctx, cancel := context.WithDeadline(ctx, deadline) // ctx may be the user's, and panic: not beside a command
+	defer cancel()
 	retry := held.NewRetry()
 	last := held.ErrNoAnswer
 	for {
 		call := &sender.Call{Cmd: cmd, Class: sender.Ask, Ctx: context.WithoutCancel(ctx)}
 		c.send.Start(call)
-		if call.Wait(ctx, deadline) || call.Leave(nil) == sender.Answered {
+		if call.Wait(lctx, time.Time{}) || call.Leave(nil) == sender.Answered {
 			call.Done()
 			switch {
 			case call.Err == nil:
@@ -222,8 +224,11 @@ func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) {
 // ForceUnlockOf does the same with the holds that are meant.
 func (l *Lock) ForceUnlockOf(ctx context.Context, which inspect.Which) (bool, error) {
 	ctx, end := l.operation(ctx, observe.ForceUnlock, "")
-	e, err := l.forceUnlock(ctx, which)
-	end(err, e.Note())
+	e, err := func() (e inspect.Evicted, err error) {
+		err = observe.ErrPanic
+		defer func() { end(err, e.Note()) }()
+		return l.forceUnlock(ctx, which)
+	}()
 	if e.Count > 0 {
 		args := []any{"lock", l.of.Name, "owner", e.Owner(), "by", l.core.cfg.ID}
 		if e.Refused != nil { // waiters go on at the end of the lease

@@ -55,6 +55,7 @@ func (a *acquisition) observe() {
 
 // observed ends it.
 func (a *acquisition) observed(err error) {
+	a.endTold = true
 	for i := range a.members {
 		m := &a.members[i]
 		if err == nil && m.hold.Counted() {

@@ -23,11 +23,11 @@ func (h *Hold) Prolong(ctx context.Context, lease time.Duration) error {
 	return h.extendBy(ctx, lease, min(lease, h.session.reg.cfg.LeaseTime))
 }
 
-func (h *Hold) extendBy(ctx context.Context, lease, asked time.Duration) error {
+func (h *Hold) extendBy(ctx context.Context, lease, asked time.Duration) (err error) {
 	ctx, end := h.session.reg.operation(ctx, h.session.Lock, observe.Extend, h.session.Name)
-	err := h.extend(ctx, lease, asked)
-	end(err, observe.Note{Lease: lease})
-	return err
+	err = observe.ErrPanic
+	defer func() { end(err, observe.Note{Lease: lease}) }()
+	return h.extend(ctx, lease, asked)
 }
 
 func (h *Hold) extend(ctx context.Context, length, asked time.Duration) error {
@@ -74,7 +74,7 @@ func (h *Hold) extend(ctx context.Context, length, asked time.Duration) error {
 func (h *Hold) extendOnce(ctx context.Context, deadline time.Time, length, asked time.Duration) (again bool, err error) {
 	s, r := h.session, h.session.reg
 	gate := &h.claim.Gate
-	lctx, cancel := context.WithDeadline(ctx, deadline)
+	lctx, cancel := context.WithDeadline(ctx, deadline) // ctx may be the user's, and panic: it is not asked in the gate
 	defer cancel()
 	if !gate.Enter(lctx, r.closedLate) {
 		return true, ErrNoAnswer
@@ -86,7 +86,7 @@ func (h *Hold) extendOnce(ctx context.Context, deadline time.Time, length, asked
 	}
 	c := &sender.Call{Cmd: s.Lock.Kind.Reenter(s.Field, count, asked), Class: sender.Keep, Ctx: context.WithoutCancel(ctx)}
 	gate.start(r.send, c)
-	if !c.Wait(ctx, deadline) {
+	if !c.Wait(lctx, time.Time{}) {
 		claim := h.claim
 		claim.Retain()
 		switch c.Leave(func(*sender.Call) { s.Heard(asked); claim.Gate.Leave(); claim.Release() }) {

@@ -228,7 +228,7 @@ func (rel *Releasing) begin(ctx context.Context, r *Registry, holds []*Hold, not
 	for i := range rel.parts {
 		if ctx := rel.parts[i].ctx; ctx != nil {
 			ctx.cancel(lock.ErrUnlocked) // one that is asked for from now on ends by itself
-			defer ctx.forget()
+			defer rel.forget(ctx)
 		}
 	}
 	if r.cfg.Observer != nil && !rel.unseen { // its code may panic, which must cost no more than this call
@@ -244,6 +244,19 @@ func (rel *Releasing) begin(ctx context.Context, r *Registry, holds []*Hold, not
 		return
 	}
 	rel.send(closed, todo)
+}
+
+// forget is ctx.forget, which may ask a ctx of the user's: if that panics, nobody waits for the end of the Unlock.
+func (rel *Releasing) forget(ctx *holdContext) {
+	forgotten := false
+	defer func() {
+		if !forgotten && rel.reg.cfg.Observer != nil && !rel.leave() {
+			rel.teller.Store(tellsOther)
+			rel.reg.cfg.News.Tell(rel.tell)
+		}
+	}()
+	ctx.forget()
+	forgotten = true
 }
 
 // goOn releases in the background what an observer's panic left: its holds have ended.

@@ -136,11 +136,11 @@ func KeyOf(name string, mapper func(string) string, cluster bool) (string, error
 }
 
 // Inspect looks at the lock of this name.
-func (i *Inspector) Inspect(ctx context.Context, name string) (lock.Inspection, error) {
+func (i *Inspector) Inspect(ctx context.Context, name string) (in lock.Inspection, err error) {
 	ctx, end := i.operation(ctx, name, observe.State, "")
-	in, err := i.inspect(ctx, name)
-	end(err)
-	return in, err
+	err = observe.ErrPanic
+	defer func() { end(err) }()
+	return i.inspect(ctx, name)
 }
 
 func (i *Inspector) inspect(ctx context.Context, name string) (lock.Inspection, error) {
@@ -194,8 +194,11 @@ func (i *Inspector) LastRun(ctx context.Context, name string) (run lock.OnceRun,
 // ForceUnlock takes the lock away from its holders; see ForceCommand.
 func (i *Inspector) ForceUnlock(ctx context.Context, name string, set settings.Force) (Evicted, error) {
 	ctx, end := i.operation(ctx, name, observe.ForceUnlock, strings.Join(set.Owners, ", "))
-	e, err := i.forceUnlock(ctx, name, set)
-	end(err, e.Note())
+	e, err := func() (e Evicted, err error) {
+		err = observe.ErrPanic
+		defer func() { end(err, e.Note()) }()
+		return i.forceUnlock(ctx, name, set)
+	}()
 	i.tell(ctx, name, set, e, err)
 	return e, err
 }

@@ -31,6 +31,7 @@ package observe
 
 import (
 	"context"
+	"errors"
 	"time"
 )
 
@@ -114,6 +115,9 @@ type Note struct {
 	Owner string        // whom a forced unlock evicted: the first, and
 	Count int           // how many holds
 }
+
+// ErrPanic is what an observation ends with if a panic in the user's code ends what it is about.
+var ErrPanic = errors.New("a panic in the user's code")
 
 // Ignore is an End that tells nobody.
 func Ignore(error, ...Note) {}
