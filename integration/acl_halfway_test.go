@@ -2,6 +2,7 @@ package integration
 
 import (
 	"context"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -39,6 +40,26 @@ func TestRefusedHalfWay(t *testing.T) {
 			_ = bed.As[*redlatch.ServerError](t, err)
 			bed.Eventually(t, "what "+name+" had begun undone", func() bool { return s.Int(t, "EXISTS", name) == 0 })
 		}
+	}
+}
+
+// Who may run no script, or not on these keys, has nothing to give back: the error is all that is said of it.
+func TestRefusedAsAWhole(t *testing.T) {
+	s := testbed.Standalone(t)
+	for what, rule := range map[string]string{"run": "-evalsha", "keys": "resetkeys"} {
+		var log strings.Builder
+		s.SetUser(t, what, "on", ">pw", "~*", "&*", "+@all")
+		c := rlClient(t, s.Addr(), func(c *redlatch.Config) {
+			c.Redis.Username, c.Redis.Password = what, "pw"
+			c.Logger = slog.New(slog.NewTextHandler(&log, nil))
+		})
+		s.Do(t, "ACL", "SETUSER", what, rule)
+		for _, l := range fencedLocks(c, what) {
+			_, err := l.Lock(t.Context())
+			_ = bed.As[*redlatch.ServerError](t, err)
+		}
+		c.Close()
+		testbed.Equal(t, log.String(), "", "the log")
 	}
 }
 

@@ -58,6 +58,23 @@ func TestCodesOfEveryVersion(t *testing.T) {
 	}
 }
 
+// TestWhatNeverRan: what was refused as a whole has left nothing; a script that was refused half-way may have. The texts
+// are what Redis 6.0, 7.0 and 7.2 said.
+func TestWhatNeverRan(t *testing.T) {
+	for msg, want := range map[string]bool{
+		"NOPERM this user has no permissions to run the 'evalsha' command or its subcommand":                true,
+		"NOPERM this user has no permissions to access one of the keys used as arguments":                   true,
+		"NOPERM User app has no permissions to run the 'evalsha' command":                                   true,
+		"NOPERM No permissions to access a key":                                                             true,
+		"NOPERM ACL failure in script: User app has no permissions to run the 'hset' command script: 8f, …": false,
+		"The user executing the script can't run this command or subcommand script: 8f, on @user_script:9.": false,
+		"Error running script (call to f_8f): @user_script:6: @user_script: 6: -NOPERM this user":           false,
+		"OOM command not allowed when used memory > 'maxmemory'.":                                           false,
+	} {
+		testbed.Equal(t, NeverRan(Refusal(msg)), want, msg)
+	}
+}
+
 // TestNoErrorTakesNoMemory: each command that worked is asked what its error was.
 func TestNoErrorTakesNoMemory(t *testing.T) {
 	known := &secrets{words: []string{"word"}}

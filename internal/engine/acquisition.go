@@ -140,7 +140,7 @@ func (l *leftover) failed(err error) {
 	switch {
 	case conn.Classify(err) == conn.Ambiguous:
 		l.lost++
-	case conn.IsPermanent(err):
+	case conn.IsPermanent(err) && !conn.NeverRan(err):
 		l.queued = true // the script may have been refused half-way
 	}
 }
