@@ -28,7 +28,6 @@ type Client struct {
 	core      *engine.Core
 	conn      *conn.Conn
 	inspector *inspect.Inspector
-	claims    *claims // of Once
 	name      string
 
 	untold func() // takes it out of the gauges of its observer
@@ -85,10 +84,10 @@ func start(cfg Config, cn *conn.Conn, id string, addrs []string) (*Client, error
 		cn.Close()
 		return nil, err
 	}
-	claims := newClaims(cfg, cn, id, strings.Join(addrs, ","))
 	var leave <-chan struct{} // nil: closing the connection ends every wait for one
+	closing := make(chan struct{})
 	if cn.Borrowed() {
-		leave = claims.closing
+		leave = closing
 	}
 	news := &observe.News{Guard: guard}
 	hub := pubsub.NewHub(pubsub.NewDialer(pubsub.Redis{
@@ -122,6 +121,7 @@ func start(cfg Config, cn *conn.Conn, id string, addrs []string) (*Client, error
 		ReplicaAcks:   cfg.ReplicaAcks,
 		AckTimeout:    cfg.ReplicaAckTimeout,
 		Map:           cfg.key(),
+		Closing:       closing,
 		Log:           cfg.Logger,
 		Observer:      observer,
 		News:          news,
@@ -146,7 +146,7 @@ func start(cfg Config, cn *conn.Conn, id string, addrs []string) (*Client, error
 		Name:     cfg.Name,
 	}, cn)
 	return &Client{
-		core: core, conn: cn, inspector: inspector, claims: claims, name: cfg.Name, untold: untold, closed: make(chan struct{}),
+		core: core, conn: cn, inspector: inspector, name: cfg.Name, untold: untold, closed: make(chan struct{}),
 	}, nil
 }
 
@@ -217,16 +217,9 @@ func (c *Client) Close() {
 	c.closeOnce.Do(func() {
 		defer close(c.closed)
 		c.inspector.Close()
-		c.claims.close()
-		settled := make(chan struct{})
-		go func() { // ends within UnlockTimeout
-			defer close(settled)
-			c.claims.settle()
-		}()
 		c.core.Close()
-		<-settled
 		c.conn.Close()
-		c.core.Wait(c.untold, c.inspector.Wait, c.claims.wg.Wait)
+		c.core.Wait(c.untold, c.inspector.Wait)
 	})
 	<-c.closed
 }

@@ -2,19 +2,14 @@ package redlatch
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/engine"
-	"github.com/redlatch/redlatch/internal/held"
 	"github.com/redlatch/redlatch/lock"
 )
 
 // MinPeriod is the shortest period of a [Once].
 const MinPeriod = 10 * time.Millisecond
-
-// earlyShare of a period is how early a run may begin: a tenth.
-const earlyShare = 10
 
 // Once runs a job at most once per period, however many replicas of a service call it, as long as its
 // lock and its record are not lost; fence what must not be written twice.
@@ -119,7 +114,7 @@ func (o *Once) Do(ctx context.Context, period time.Duration, fn func(ctx context
 	case fn == nil:
 		return false, &lock.InvalidOptionError{Option: "fn", Reason: "it is nil"}
 	}
-	hold, err := o.begin(ctx, o.client.claims.claim(engine.Of(o.lock), period))
+	hold, err := engine.Of(o.lock).Once(ctx, period)
 	if hold == nil {
 		return false, err
 	}
@@ -129,47 +124,6 @@ func (o *Once) Do(ctx context.Context, period time.Duration, fn func(ctx context
 		}
 	}()
 	return true, fn(hold.Context())
-}
-
-// begin claims the period and takes the lock, both or neither. Neither a hold nor an error: the
-// run is not due.
-func (o *Once) begin(ctx context.Context, cl *claim) (*held.Hold, error) {
-	if err := cl.cs.begin(); err != nil {
-		return nil, err
-	}
-	defer cl.cs.wg.Done()
-	if engine.Of(o.lock).Core().Refuses(false) { // claims no tick from those who can run
-		return nil, lock.ErrClosed
-	}
-	due, err := cl.take(ctx)
-	if err != nil || !due {
-		return nil, err
-	}
-	hold, err := engine.Of(o.lock).Acquire(ctx, 0, 0)
-	if err != nil {
-		return nil, cl.giveBack(ctx, err)
-	}
-	if err := o.unfit(ctx, cl, hold); err != nil {
-		err = cl.giveBack(ctx, err) // under the lock: nobody is told that the period has its run
-		if uerr := hold.Unlock(ctx); uerr != nil && !errors.Is(err, uerr) {
-			err = lock.Join(err, uerr)
-		}
-		return nil, err
-	}
-	return hold, nil
-}
-
-// unfit says why no run may begin under a hold that was granted for a claim.
-func (o *Once) unfit(ctx context.Context, cl *claim, hold *held.Hold) error {
-	switch {
-	case hold.Reentry(): // another run of the owner's, or it holds the lock by hand
-		return cl.busy(hold.Field().Name, max(time.Until(hold.ValidUntil()), 0))
-	case cl.stale():
-		return cl.unavailable(opClaim, errStale)
-	case ctx.Err() != nil:
-		return cl.ended(ctx, opClaim, nil)
-	}
-	return hold.Ended()
 }
 
 // Reset forgets the last run: the next call of Do, of any replica, runs fn whatever the
@@ -183,12 +137,7 @@ func (o *Once) Reset(ctx context.Context) (bool, error) {
 	if err := engine.Of(o.lock).Err(); err != nil {
 		return false, err
 	}
-	cs := o.client.claims
-	if err := cs.begin(); err != nil {
-		return false, err
-	}
-	defer cs.wg.Done()
-	return cs.claim(engine.Of(o.lock), MinPeriod).forget(ctx)
+	return engine.Of(o.lock).Forget(ctx)
 }
 
 // Last tells of the last run of this name, by any process: it is for operators. It is known until its period is over.

@@ -47,8 +47,8 @@ import (
 //
 //   - Connections. Scripts share the application's connections. Subscriptions take
 //     one connection per node from the blocking pool (BlockingPoolSize) while a
-//     goroutine waits for a lock; [Config].ReplicaAcks takes up to 32 more, and
-//     one for each call of Once under way. While the pool is exhausted, waiters can't
+//     goroutine waits for a lock; [Config].ReplicaAcks takes up to 32 more.
+//     While the pool is exhausted, waiters can't
 //     subscribe: they ask every second, and after 10 s that is logged.
 //   - AlwaysPipelining. Without it, the deadline of any of your commands can close the
 //     connection that others share. Locks survive that, since the command is repeated,

@@ -48,6 +48,7 @@ type Config struct {
 	Tenure        time.Duration            // how long locks are passed on inside the process; 0: never
 	Alone         bool                     // never several commands in one write
 	Map           func(name string) string // name -> key; nil: as it is
+	Closing       chan struct{}            // closed by Close; nil: the core makes one
 	Log           *slog.Logger
 	Observer      observe.Observer // nil: nobody looks
 	News          *observe.News    // tells both what belongs to no call; nil: the core makes one
@@ -81,9 +82,12 @@ func NewCore(cfg Config, run conn.Runner, hub *pubsub.Hub) *Core {
 	if cfg.News == nil {
 		cfg.News = &observe.News{}
 	}
+	if cfg.Closing == nil {
+		cfg.Closing = make(chan struct{})
+	}
 	c := &Core{
 		cfg: cfg, hub: hub, topo: run.Topology(),
-		draining: make(chan struct{}), closing: make(chan struct{}), attached: map[any]any{},
+		draining: make(chan struct{}), closing: cfg.Closing, attached: map[any]any{},
 	}
 	c.send = sender.New(run, sender.Config{Slow: c.slow(), Alone: cfg.Alone, Observer: cfg.Observer, News: cfg.News})
 	c.reg = held.NewRegistry(held.Config{

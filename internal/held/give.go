@@ -89,10 +89,16 @@ func (g *giving) pause(parts []part, why error) bool {
 	for i := range parts {
 		until = lease.Later(until, parts[i].ends())
 	}
-	if conn.Classify(why) != conn.Refused && time.Since(g.since) < longSilence*g.late {
-		until = lease.Later(until, time.Now().Add(g.late))
+	return g.reg.SleepLate(WhileSilent(until, g.since, g.late, why), g.retry.NextBackOff())
+}
+
+// WhileSilent is until when to ask a server to give something back, which failed with why: later than until if it may
+// have a late command, whose work lasts for late, and has not answered since began.
+func WhileSilent(until, began time.Time, late time.Duration, why error) time.Time {
+	if now := time.Now(); conn.Classify(why) != conn.Refused && now.Sub(began) < longSilence*late {
+		return lease.Later(until, now.Add(late))
 	}
-	return Sleep(context.Background(), g.reg.closedLate, until, g.retry.NextBackOff())
+	return until
 }
 
 // ends is when what the part may have left on the server has run out by itself. Of an ended session nobody

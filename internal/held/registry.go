@@ -192,6 +192,11 @@ func (r *Registry) Quiet(limit time.Duration) bool {
 	})
 }
 
+// SleepLate is Sleep for work that leaves nothing behind: it may go on for some time after Close.
+func (r *Registry) SleepLate(deadline time.Time, d time.Duration) bool {
+	return Sleep(context.Background(), r.closedLate, deadline, d)
+}
+
 // Wait blocks until no call and no background work is left.
 func (r *Registry) Wait() { r.wg.Wait() }
 

@@ -21,6 +21,8 @@ type Call struct {
 	// Own says that Done is called although Then takes the answer. Else an observer hears of
 	// the end of the command in the background.
 	Own bool
+	// Unseen: an observer hears nothing of it.
+	Unseen bool
 	// Signal is for Wait; nil: Start makes it. Once Wait has reported the answer, or Leave has
 	// returned, it is empty and another call may have it.
 	Signal chan struct{}
@@ -57,7 +59,7 @@ const (
 func (s *Sender) Start(c *Call) {
 	c.s = s
 	c.lane, c.slot = s.laneOf(c.Cmd.Keys[0])
-	if o := s.cfg.Observer; o != nil && c.Class != Renew && !c.patient {
+	if o := s.cfg.Observer; o != nil && c.Class != Renew && !c.patient && !c.Unseen {
 		c.Ctx, c.end = o.Command(c.Ctx, c.Cmd.Script.Name, time.Time{})
 	}
 	if c.Then == nil && c.Signal == nil {
