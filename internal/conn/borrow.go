@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"reflect"
 	"time"
 
@@ -50,7 +49,7 @@ func Borrow(client rueidis.Client, opt rueidis.ClientOption, leaseTime time.Dura
 	}
 	if client.Mode() == rueidis.ClientModeSentinel {
 		// Its dialling can't be hooked: the master's address is looked at all the time, which costs no command.
-		c.watch = &masterWatch{dialled: make(chan struct{}, 1), quit: make(chan struct{}), poll: pollEvery(leaseTime)}
+		c.watch = &masterWatch{quit: make(chan struct{}), poll: pollEvery(leaseTime)}
 	}
 	return c, nil
 }
@@ -107,34 +106,12 @@ func (c *Conn) unreachable(err error) error {
 // through the client and the application may want them: a probe has shown where
 // scripts go.
 func checkBorrowed(opt rueidis.ClientOption, mode rueidis.ClientMode, leaseTime time.Duration) error {
-	third := leaseTime / 3
-	refuse := func(option, reason string) error {
-		return &lock.InvalidOptionError{Option: "Redis." + option, Reason: reason}
-	}
-	keepAlive := cmp.Or(opt.Dialer.KeepAlive, rueidis.DefaultTCPKeepAlive)
-	switch write := connWriteTimeout(opt); {
-	case opt.ConnLifetime != 0:
-		return refuse("ConnLifetime", "a connection that ages out repeats commands that may have run")
-	case opt.Standalone.EnableRedirect:
-		return refuse("Standalone.EnableRedirect", "it repeats commands that have run when one beside them is redirected")
-	case opt.ReplicaOnly:
-		return refuse("ReplicaOnly", "a replica can't decide who holds a lock")
-	case opt.BlockingPoolSize == 1:
-		return refuse("BlockingPoolSize", "the subscription would take the only connection; leave it 0 or set at least 2")
-	case opt.RingScaleEachConn > 0 && opt.RingScaleEachConn < rueidis.DefaultRingScale:
-		return refuse("RingScaleEachConn", smallRing)
-	case keepAlive < 0:
-		return refuse("Dialer.KeepAlive", "without it a broken connection would never be noticed")
-	case write < 0:
-		return refuse("ConnWriteTimeout", "without it a broken connection would never be noticed")
-	case write > third:
-		return refuse("ConnWriteTimeout", fmt.Sprintf("it is %v; a broken connection must be noticed within a third of the lease (%v)", write, third))
-	case keepAlive > third:
-		return refuse("Dialer.KeepAlive", fmt.Sprintf("it is %v; a broken connection must be noticed within a third of the lease (%v)", keepAlive, third))
-	case mode == rueidis.ClientModeSentinel && opt.Sentinel.TopologyRefreshInterval == 0:
+	if mode == rueidis.ClientModeSentinel && opt.Sentinel.TopologyRefreshInterval == 0 {
 		return refuse("Sentinel.TopologyRefreshInterval", "without it a client that misses an announcement stays with a demoted master; 2s is a good value")
 	}
-	return nil
+	opt.ConnWriteTimeout = connWriteTimeout(opt)
+	opt.Dialer.KeepAlive = cmp.Or(opt.Dialer.KeepAlive, rueidis.DefaultTCPKeepAlive)
+	return allowed(opt, leaseTime)
 }
 
 // connWriteTimeout is what the client library makes of the option.

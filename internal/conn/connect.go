@@ -23,7 +23,7 @@ func Open(opt rueidis.ClientOption, leaseTime time.Duration, build func(rueidis.
 	defer d.opened()
 	var watch *masterWatch
 	if opt.Sentinel.MasterSet != "" {
-		watch = watchMaster(&opt)
+		watch = watchMaster(d, &opt)
 		if build != nil {
 			watch.poll = pollEvery(leaseTime) // it may dial by itself
 		}

@@ -22,7 +22,8 @@ type dialler struct {
 	known *secrets
 	delay bool // small writes wait for others: the client library knows its own connections only
 
-	broke Instant // a connection ended, whether a command was under way or not
+	broke   Instant       // a connection ended, whether a command was under way or not
+	dialled chan struct{} // cap 1: a connection was made
 
 	// opening is set until Open has returned: a port that turns out not to speak TLS is
 	// then looked at, so that the error can say so at once. Later there is only silence
@@ -39,28 +40,29 @@ type dialler struct {
 
 // follow puts a dialler into the options.
 func follow(opt *rueidis.ClientOption) *dialler {
-	o := &dialler{known: secretsOf(opt), own: opt.DialFn == nil && opt.DialCtxFn == nil, delay: opt.DisableTCPNoDelay}
-	o.opening.Store(true)
-	if plain := opt.DialFn; plain != nil && opt.DialCtxFn == nil {
-		opt.DialFn = func(addr string, d *net.Dialer, cfg *tls.Config) (net.Conn, error) {
-			if o.later.Load() {
-				return nil, errLater
-			}
-			o.note(addr, cfg)
-			return o.track(plain(addr, d, cfg))
-		}
-		return o
+	o := &dialler{
+		known: secretsOf(opt), own: opt.DialFn == nil && opt.DialCtxFn == nil, delay: opt.DisableTCPNoDelay, dialled: make(chan struct{}, 1),
 	}
-	plain := opt.DialCtxFn
-	if plain == nil {
-		plain = o.dial
+	o.opening.Store(true)
+	dial := opt.DialCtxFn
+	if plain := opt.DialFn; dial == nil && plain != nil {
+		dial = func(_ context.Context, addr string, d *net.Dialer, cfg *tls.Config) (net.Conn, error) {
+			return plain(addr, d, cfg)
+		}
+	} else if dial == nil {
+		dial = o.dial
 	}
 	opt.DialCtxFn = func(ctx context.Context, addr string, d *net.Dialer, cfg *tls.Config) (net.Conn, error) {
 		if o.later.Load() {
 			return nil, errLater
 		}
 		o.note(addr, cfg)
-		return o.track(plain(ctx, addr, d, cfg))
+		c, err := o.track(dial(ctx, addr, d, cfg))
+		select {
+		case o.dialled <- struct{}{}:
+		default:
+		}
+		return c, err
 	}
 	return o
 }

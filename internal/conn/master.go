@@ -1,10 +1,7 @@
 package conn
 
 import (
-	"context"
-	"crypto/tls"
 	"maps"
-	"net"
 	"slices"
 	"strings"
 	"time"
@@ -31,34 +28,12 @@ const (
 	lastLook  = 100 * time.Millisecond
 )
 
-// watchMaster hooks a watch into the dialling of opt.
-func watchMaster(opt *rueidis.ClientOption) *masterWatch {
-	w := &masterWatch{
-		dialled: make(chan struct{}, 1), quit: make(chan struct{}),
+// watchMaster makes a watch of what d dials with opt.
+func watchMaster(d *dialler, opt *rueidis.ClientOption) *masterWatch {
+	return &masterWatch{
+		dialled: d.dialled, quit: make(chan struct{}),
 		// The handshake and the question for the role are in between.
 		settle: 2*(opt.ConnWriteTimeout+opt.Dialer.KeepAlive) + time.Second,
-	}
-	if plain := opt.DialCtxFn; plain != nil {
-		opt.DialCtxFn = func(ctx context.Context, addr string, d *net.Dialer, cfg *tls.Config) (net.Conn, error) {
-			c, err := plain(ctx, addr, d, cfg)
-			w.made()
-			return c, err
-		}
-	} else {
-		old := opt.DialFn
-		opt.DialFn = func(addr string, d *net.Dialer, cfg *tls.Config) (net.Conn, error) {
-			c, err := old(addr, d, cfg)
-			w.made()
-			return c, err
-		}
-	}
-	return w
-}
-
-func (w *masterWatch) made() {
-	select {
-	case w.dialled <- struct{}{}:
-	default:
 	}
 }
 

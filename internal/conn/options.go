@@ -10,47 +10,61 @@ import (
 	"github.com/redlatch/redlatch/lock"
 )
 
-const smallRing = "a server that is slow would hold up more than its own commands; leave it 0 or set at least 10"
+func refuse(option, reason string) error {
+	return &lock.InvalidOptionError{Option: "Redis." + option, Reason: reason}
+}
 
-// complete refuses the options that would break a promise and fills in those
-// that keep them.
-func complete(opt rueidis.ClientOption, leaseTime time.Duration) (rueidis.ClientOption, error) {
-	refuse := func(option, reason string) (rueidis.ClientOption, error) {
-		return opt, &lock.InvalidOptionError{Option: "Redis." + option, Reason: reason}
-	}
+// allowed refuses the options that would break a promise in any client: also in one that exists already.
+func allowed(opt rueidis.ClientOption, leaseTime time.Duration) error {
+	const endless = "without it a broken connection would never be noticed"
 	third := leaseTime / 3
+	slow := func(d time.Duration) string {
+		return fmt.Sprintf("it is %v; a broken connection must be noticed within a third of the lease (%v)", d, third)
+	}
 	switch {
-	case len(opt.InitAddress) == 0:
-		return refuse("InitAddress", "no address")
 	case opt.ConnLifetime != 0:
 		return refuse("ConnLifetime", "a connection that ages out repeats commands that may have run")
-	case opt.SendToReplicas != nil, len(opt.Standalone.ReplicaAddress) > 0:
-		return refuse("SendToReplicas", "a replica can't decide who holds a lock")
 	case opt.Standalone.EnableRedirect:
 		return refuse("Standalone.EnableRedirect", "it repeats commands that have run when one beside them is redirected")
 	case opt.ReplicaOnly:
 		return refuse("ReplicaOnly", "a replica can't decide who holds a lock")
-	case opt.DisableAutoPipelining:
-		return refuse("DisableAutoPipelining", "one caller's deadline would close connections that others use")
-	case opt.PipelineMultiplex != 0 && opt.PipelineMultiplex != -1:
-		return refuse("PipelineMultiplex", "commands of one lock would overtake each other on several connections; leave it 0 or set -1")
-	case len(opt.ClientTrackingOptions) > 0, opt.OnInvalidations != nil:
-		return refuse("ClientTrackingOptions", "locks can't be read from a client-side cache")
 	case opt.BlockingPoolSize == 1:
 		return refuse("BlockingPoolSize", "the subscription would take the only connection; leave it 0 or set at least 2")
 	case opt.RingScaleEachConn > 0 && opt.RingScaleEachConn < rueidis.DefaultRingScale:
-		return refuse("RingScaleEachConn", smallRing)
-	case opt.ConnWriteTimeout > third:
-		return refuse("ConnWriteTimeout", fmt.Sprintf("a broken connection must be noticed within a third of the lease (%v)", third))
-	case opt.Dialer.KeepAlive > third:
-		return refuse("Dialer.KeepAlive", fmt.Sprintf("a broken connection must be noticed within a third of the lease (%v)", third))
+		return refuse("RingScaleEachConn", "a server that is slow would hold up more than its own commands; leave it 0 or set at least 10")
 	case opt.Dialer.KeepAlive < 0:
-		return refuse("Dialer.KeepAlive", "without it a broken connection would never be noticed")
-	case opt.Sentinel.Dialer.KeepAlive < 0:
-		return refuse("Sentinel.Dialer.KeepAlive", "without it a frozen sentinel would keep the client at a dead master")
+		return refuse("Dialer.KeepAlive", endless)
 	case opt.ConnWriteTimeout < 0:
-		return refuse("ConnWriteTimeout", "without it a broken connection would never be noticed")
+		return refuse("ConnWriteTimeout", endless)
+	case opt.ConnWriteTimeout > third:
+		return refuse("ConnWriteTimeout", slow(opt.ConnWriteTimeout))
+	case opt.Dialer.KeepAlive > third:
+		return refuse("Dialer.KeepAlive", slow(opt.Dialer.KeepAlive))
 	}
+	return nil
+}
+
+// complete refuses the options that would break a promise and fills in those
+// that keep them.
+func complete(opt rueidis.ClientOption, leaseTime time.Duration) (rueidis.ClientOption, error) {
+	switch {
+	case len(opt.InitAddress) == 0:
+		return opt, refuse("InitAddress", "no address")
+	case opt.SendToReplicas != nil, len(opt.Standalone.ReplicaAddress) > 0:
+		return opt, refuse("SendToReplicas", "a replica can't decide who holds a lock")
+	case opt.DisableAutoPipelining:
+		return opt, refuse("DisableAutoPipelining", "one caller's deadline would close connections that others use")
+	case opt.PipelineMultiplex != 0 && opt.PipelineMultiplex != -1:
+		return opt, refuse("PipelineMultiplex", "commands of one lock would overtake each other on several connections; leave it 0 or set -1")
+	case len(opt.ClientTrackingOptions) > 0, opt.OnInvalidations != nil:
+		return opt, refuse("ClientTrackingOptions", "locks can't be read from a client-side cache")
+	case opt.Sentinel.Dialer.KeepAlive < 0:
+		return opt, refuse("Sentinel.Dialer.KeepAlive", "without it a frozen sentinel would keep the client at a dead master")
+	}
+	if err := allowed(opt, leaseTime); err != nil {
+		return opt, err
+	}
+	third := leaseTime / 3
 
 	// One connection per node for scripts, always pipelined: order is kept, and
 	// no caller's deadline closes what others use.
