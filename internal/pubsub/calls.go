@@ -139,9 +139,9 @@ func (h *Hub) Released(id string, r Release) {
 	case r.Called && r.Again:
 		c.listed = true
 		t.lookLocked()
-	case late && !r.Called && r.Heard && t.head != nil:
+	case late && !r.Called && r.Heard && t.line.First() != nil:
 		c.look = time.Now().Add(javaFirst)
-		t.head.signalLocked(false)
+		t.line.First().signalLocked(false)
 	default:
 		c.listed = false
 		t.tryLocked()
@@ -183,10 +183,10 @@ func (t *topic) calledLocked(wk *Wake) (unheard bool) {
 		if wanted && isPlace(wk.Place) { // else somebody who comes later would ask with it
 			t.calls.place = wk.Place
 		}
-		if t.calls.hasMet() && t.head != nil && len(t.outOfLine) == 0 {
+		if t.calls.hasMet() && t.line.First() != nil && len(t.outOfLine) == 0 {
 			wk.One = false
 			t.calls.look = time.Now().Add(javaFirst)
-			t.head.signalLocked(false)
+			t.line.First().signalLocked(false)
 		}
 		return !wanted && t.spec.Unheard != nil
 	}

@@ -3,6 +3,8 @@ package pubsub
 import (
 	"context"
 	"errors"
+
+	"github.com/redlatch/redlatch/internal/lease"
 )
 
 // channel is a channel or pattern of one node: who wants it, and for whom it is
@@ -10,9 +12,9 @@ import (
 // Guarded by hub.mu.
 type channel struct {
 	name    string
-	want    *sub            // nil: nobody wants it
-	have    *sub            // subscribed, or being subscribed, for this one
-	changed entry[*channel] // in node.changed while want and have may differ
+	want    *sub                  // nil: nobody wants it
+	have    *sub                  // subscribed, or being subscribed, for this one
+	changed lease.Entry[*channel] // in node.changed while want and have may differ
 }
 
 // sub is one channel or pattern that a topic wants. Guarded by hub.mu.
@@ -32,7 +34,7 @@ func (n *node) wantLocked(name string, s *sub) {
 		n.channels[name] = c
 	}
 	c.want = s
-	n.changed.push(&c.changed, c)
+	n.changed.Push(&c.changed, c)
 }
 
 // unwantLocked makes the node unsubscribe at its next round.
@@ -42,14 +44,14 @@ func (n *node) unwantLocked(name string, s *sub) {
 		return
 	}
 	c.want = nil
-	n.changed.push(&c.changed, c)
+	n.changed.Push(&c.changed, c)
 	n.tidyLocked(c)
 }
 
 // tidyLocked forgets a channel that is neither wanted nor subscribed.
 func (n *node) tidyLocked(c *channel) {
 	if c.want == nil && c.have == nil {
-		c.changed.remove()
+		c.changed.Remove()
 		delete(n.channels, c.name)
 	}
 }
@@ -70,7 +72,7 @@ func (n *node) resetLocked() {
 	for _, c := range n.channels {
 		c.have = nil
 		if c.want != nil {
-			n.changed.push(&c.changed, c)
+			n.changed.Push(&c.changed, c)
 		}
 		n.tidyLocked(c)
 	}
@@ -127,9 +129,8 @@ func (n *node) changes() (add, del names) {
 	n.hub.mu.Lock()
 	defer n.hub.mu.Unlock()
 	var later names
-	for n.changed.first != nil {
-		c := n.changed.first.item
-		c.changed.remove()
+	for c := range n.changed.All() {
+		c.changed.Remove()
 		n.hub.looked++
 		switch {
 		case c.want == nil && c.have != nil:
@@ -290,7 +291,7 @@ func (f *feed) Dropped(name string) {
 			s.topic.pending++
 			s.topic.deafLocked()
 		}
-		n.changed.push(&c.changed, c)
+		n.changed.Push(&c.changed, c)
 		n.kick()
 	}
 	n.tidyLocked(c)

@@ -22,10 +22,10 @@ func (h *Hub) TakeHead(id string, accept func(v any) (Holder, bool)) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	t := h.topics[id]
-	if t == nil || t.head == nil || !t.head.receives {
+	if t == nil || t.line.First() == nil || !t.line.First().receives {
 		return false
 	}
-	w := t.head
+	w := t.line.First()
 	who, ok := accept(w.carry)
 	if !ok {
 		return false
@@ -35,7 +35,7 @@ func (h *Hub) TakeHead(id string, accept func(v any) (Holder, bool)) bool {
 		t.heldBy(t.expect, who)
 	}
 	w.goLocked()
-	if t.head != nil {
+	if t.line.First() != nil {
 		t.lookSoonLocked()
 	}
 	w.signalLocked(false)
@@ -57,8 +57,8 @@ func (t *topic) lookSoonLocked() {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		t.lookSet = false
-		if t.head != nil {
-			t.head.signalLocked(false)
+		if t.line.First() != nil {
+			t.line.First().signalLocked(false)
 		}
 	})
 }

@@ -163,7 +163,7 @@ func (h *Hub) join(w *Waiter, spec *Spec) {
 	for _, ch := range w.own {
 		h.wantLocked(t, ch, false)
 	}
-	if t.confirmed() && (t.head == w || !w.inLine) {
+	if t.confirmed() && (t.line.First() == w || !w.place.In()) {
 		w.missed = w.key != ""
 		w.signalLocked(w.key == "")
 	}
@@ -201,7 +201,7 @@ func (h *Hub) Waiting(id string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	t := h.topics[id]
-	return t != nil && t.head != nil
+	return t != nil && t.line.First() != nil
 }
 
 // Wanted reports whether anybody waits who a call is for.
@@ -309,7 +309,7 @@ func (h *Hub) dropTopicLocked(t *topic) {
 	for ch, s := range t.subs {
 		n.unwantLocked(ch, s)
 	}
-	t.idle.remove()
+	t.idle.Remove()
 	delete(h.topics, t.spec.ID)
 	n.loseLocked(t)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cenkalti/backoff/v4"
 
+	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/observe"
 )
 
@@ -83,12 +84,12 @@ type node struct {
 	down     bool      // that there is no connection has been told
 	without  time.Time // since when there is none; zero: there is one
 	topics   map[*topic]struct{}
-	empty    time.Time           // since when it has no topics
-	idle     list[*topic]        // those without waiters, by idleSince
-	tick     time.Time           // when serve looks without being told to
-	channels map[string]*channel // wanted, or subscribed
-	changed  list[*channel]      // those of which the next round has to think
-	feed     *feed               // of the connection of the moment
+	empty    time.Time            // since when it has no topics
+	idle     lease.List[*topic]   // those without waiters, by idleSince
+	tick     time.Time            // when serve looks without being told to
+	channels map[string]*channel  // wanted, or subscribed
+	changed  lease.List[*channel] // those of which the next round has to think
+	feed     *feed                // of the connection of the moment
 }
 
 func (n *node) kick() { notify(n.wake) }
@@ -287,8 +288,7 @@ func (n *node) sweep() time.Duration {
 // most. It returns after how long to look at the next one.
 func (n *node) dropIdleLocked(now time.Time, most int) time.Duration {
 	h := n.hub
-	for n.idle.first != nil && most > 0 {
-		t := n.idle.first.item
+	for t := n.idle.First(); t != nil && most > 0; t = n.idle.First() {
 		h.looked++
 		if left := h.linger - now.Sub(t.idleSince); left > 0 {
 			return left
@@ -323,7 +323,7 @@ func (n *node) tellWithout() {
 // idleLocked notes that nobody waits for the topic any more.
 func (n *node) idleLocked(t *topic) {
 	t.idleSince = n.hub.now()
-	n.idle.push(&t.idle, t)
+	n.idle.Push(&t.idle, t)
 	if t.idleSince.Add(n.hub.linger).Before(n.tick) {
 		n.kick()
 	}

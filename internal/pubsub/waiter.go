@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/redlatch/redlatch/internal/lease"
 )
 
 // Wake says whom a message wakes.
@@ -57,15 +59,14 @@ type Waiter struct {
 	outOfLine bool     // hears what the line's head hears; nobody waits behind it
 
 	// guarded by hub.mu
-	inLine      bool     // between prev and next
-	hasLeft     bool     // by itself, or TakeHead took it: nothing signals it, or changes it, any more
-	mayBeLogged bool     // a log line may be asking it who it is
-	try         bool     // see News; Take clears it, and missed and payloads
-	missed      bool     // see News
-	payloads    []string // see News
-	prev, next  *Waiter  // in topic's line of exclusive waiters
-	turn        int      // of the topic, at the last look
-	passed      []Holder // News.Passed for one that was taken
+	place       lease.Entry[*Waiter] // in topic's line of exclusive waiters, if it stands there
+	hasLeft     bool                 // by itself, or TakeHead took it: nothing signals it, or changes it, any more
+	mayBeLogged bool                 // a log line may be asking it who it is
+	try         bool                 // see News; Take clears it, and missed and payloads
+	missed      bool                 // see News
+	payloads    []string             // see News
+	turn        int                  // of the topic, at the last look
+	passed      []Holder             // News.Passed for one that was taken
 }
 
 // Holder is who holds the lock, and the trace that it left there.
@@ -98,8 +99,8 @@ func (w *Waiter) Take() News {
 	}
 	n := News{
 		Try: w.try, Missed: w.missed, Payloads: w.payloads,
-		Line:      w.inLine,
-		Head:      !w.inLine || w.topic.head == w,
+		Line:      w.place.In(),
+		Head:      !w.place.In() || w.topic.line.First() == w,
 		Confirmed: w.topic.confirmed(),
 		Expect:    w.topic.expect,
 		Look:      w.topic.calls.look,
@@ -109,7 +110,7 @@ func (w *Waiter) Take() News {
 	if w.shared {
 		n.Look = time.Time{} // it is the line's
 	}
-	if w.inLine && w.turn != w.topic.turn {
+	if w.place.In() && w.turn != w.topic.turn {
 		n.Passed = w.topic.since(w.turn)
 		w.turn = w.topic.turn
 	}
@@ -162,17 +163,17 @@ func (w *Waiter) Listen(channels, patterns []string) {
 func (w *Waiter) Expect(at time.Time, holder Holder) {
 	w.hub.mu.Lock()
 	defer w.hub.mu.Unlock()
-	if !w.inLine && !w.outOfLine {
+	if !w.place.In() && !w.outOfLine {
 		return
 	}
 	t := w.topic
-	if w.inLine && (t.head == w || t.expect.IsZero() || at.Before(t.expect)) {
+	if w.place.In() && (t.line.First() == w || t.expect.IsZero() || at.Before(t.expect)) {
 		if holder.Owner == t.holder.Owner && t.holder.Trace != "" {
 			holder.Trace = t.holder.Trace // who has it inside this process is known better here
 		}
 		t.heldBy(at, holder)
 	}
-	if w.outOfLine && t.head == nil {
+	if w.outOfLine && t.line.First() == nil {
 		t.holder.Foreign = holder.Foreign
 	}
 	t.refusedLocked(holder)
@@ -191,15 +192,15 @@ func (w *Waiter) Leave(pass bool, expect time.Time, holder Holder) (deserted boo
 		return false
 	}
 	t, granted := w.topic, !expect.IsZero()
-	if granted && (w.inLine || w.outOfLine) {
+	if granted && (w.place.In() || w.outOfLine) {
 		t.heldBy(expect, holder)
 		t.grantedLocked()
 	}
-	wasHead := t.head == w
-	try := w.inLine && (w.try && !granted || pass && wasHead)
+	wasHead := t.line.First() == w
+	try := w.place.In() && (w.try && !granted || pass && wasHead)
 	w.goLocked()
-	if t.head != nil && (wasHead || try) {
-		t.head.signalLocked(try)
+	if t.line.First() != nil && (wasHead || try) {
+		t.line.First().signalLocked(try)
 	}
 	return !granted && t.spec.Unheard != nil && !t.wantedLocked()
 }
@@ -230,10 +231,10 @@ type topic struct {
 	node    *node
 	waiters int // of all sorts
 
-	head, tail *Waiter // the line: exclusive waiters in their order of arrival
-	shared     map[*Waiter]struct{}
-	outOfLine  map[*Waiter]struct{}
-	keyed      map[string]*Waiter
+	line      lease.List[*Waiter] // exclusive waiters in their order of arrival
+	shared    map[*Waiter]struct{}
+	outOfLine map[*Waiter]struct{}
+	keyed     map[string]*Waiter
 
 	subs    map[string]*sub // wanted channels and patterns
 	pending int             // of them, not confirmed
@@ -246,9 +247,9 @@ type topic struct {
 	passed []Holder // the last of them, keptHolders at most
 
 	calls     calls
-	lookTimer *time.Timer   // tells the head to look; nil: it never did
-	lookSet   bool          // it will
-	idle      entry[*topic] // in node.idle while nobody waits
+	lookTimer *time.Timer         // tells the head to look; nil: it never did
+	lookSet   bool                // it will
+	idle      lease.Entry[*topic] // in node.idle while nobody waits
 	idleSince time.Time
 }
 
@@ -282,7 +283,7 @@ func (t *topic) add(w *Waiter) {
 	if t.waiters++; t.waiters == 1 && t.spec.Unheard != nil {
 		t.node.hub.waiting++
 	}
-	t.idle.remove()
+	t.idle.Remove()
 	switch {
 	case w.shared:
 		t.shared[w] = struct{}{}
@@ -291,14 +292,8 @@ func (t *topic) add(w *Waiter) {
 	case w.key != "":
 		t.keyed[w.key] = w
 	default:
-		w.inLine = true
 		w.turn = t.turn
-		if w.prev = t.tail; w.prev != nil {
-			w.prev.next = w
-		} else {
-			t.head = w
-		}
-		t.tail = w
+		t.line.Push(&w.place, w)
 	}
 }
 
@@ -313,19 +308,8 @@ func (t *topic) remove(w *Waiter) {
 		delete(t.outOfLine, w)
 	case w.key != "":
 		delete(t.keyed, w.key)
-	case w.inLine:
-		w.inLine = false
-		if w.prev != nil {
-			w.prev.next = w.next
-		} else {
-			t.head = w.next
-		}
-		if w.next != nil {
-			w.next.prev = w.prev
-		} else {
-			t.tail = w.prev
-		}
-		w.prev, w.next = nil, nil
+	default:
+		w.place.Remove()
 	}
 }
 
@@ -348,8 +332,8 @@ func (t *topic) wakeLocked(wk Wake, payload string) {
 
 // tryLocked makes those try that a release of an exclusive lock wakes.
 func (t *topic) tryLocked() {
-	if t.head != nil {
-		t.head.signalLocked(true)
+	if t.line.First() != nil {
+		t.line.First().signalLocked(true)
 	}
 	for w := range t.outOfLine {
 		w.signalLocked(true)
@@ -357,17 +341,12 @@ func (t *topic) tryLocked() {
 }
 
 // wantedLocked reports whether anybody would try then.
-func (t *topic) wantedLocked() bool { return t.head != nil || len(t.outOfLine) > 0 }
+func (t *topic) wantedLocked() bool { return t.line.First() != nil || len(t.outOfLine) > 0 }
 
 // each calls yield for the topic's waiters, in the order of the line where they stand in one.
 func (t *topic) each(yield func(*Waiter) bool) {
-	for w := t.head; w != nil; w = w.next {
-		if !yield(w) {
-			return
-		}
-	}
-	for _, others := range []iter.Seq[*Waiter]{maps.Keys(t.outOfLine), maps.Keys(t.shared), maps.Values(t.keyed)} {
-		for w := range others {
+	for _, some := range []iter.Seq[*Waiter]{t.line.All(), maps.Keys(t.outOfLine), maps.Keys(t.shared), maps.Values(t.keyed)} {
+		for w := range some {
 			if !yield(w) {
 				return
 			}
@@ -413,8 +392,8 @@ func (t *topic) missedLocked() {
 // deafLocked tells those who sleep until the end of a lease that no message comes any more:
 // they look from time to time until the subscription stands again.
 func (t *topic) deafLocked() {
-	if t.head != nil {
-		t.head.signalLocked(false)
+	if t.line.First() != nil {
+		t.line.First().signalLocked(false)
 	}
 	for w := range t.outOfLine {
 		w.signalLocked(false)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/conn"
+	"github.com/redlatch/redlatch/internal/lease"
 )
 
 // Call is one command on its way. Fill in the first part, Start it, and either
@@ -39,9 +40,9 @@ type Call struct {
 	end     func(error)
 
 	// guarded by lane.mu
-	state      state
-	signalled  bool
-	next, prev *Call
+	state     state
+	signalled bool
+	place     lease.Entry[*Call] // in the lane's queue, or among what is away
 }
 
 type state uint8
@@ -129,7 +130,7 @@ func (c *Call) Leave(then func(*Call)) Left {
 	case answered:
 		return Answered
 	case queued:
-		l.queue[c.Class].remove(c)
+		c.place.Remove()
 		c.state, c.Err = withdrawn, context.Canceled
 		c.s.tellEnd(c)
 		return Withdrawn

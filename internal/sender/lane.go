@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/redlatch/redlatch/internal/conn"
+	"github.com/redlatch/redlatch/internal/lease"
 )
 
 // lane is the way to one node.
@@ -16,12 +17,12 @@ type lane struct {
 	s     *Sender
 	known bool // all of it goes to one node
 
-	mu      sync.Mutex     // guards all below, and the calls' state
-	queue   [classes]calls // not sent
-	away    calls          // sent, without an answer, in the order of sending
-	acked   calls          // the same of those that wait for replicas: their silence means less
-	flying  [classes]int   // commands without an answer
-	busy    [classes]int   // carriers
+	mu      sync.Mutex                 // guards all below, and the calls' state
+	queue   [classes]lease.List[*Call] // not sent
+	away    lease.List[*Call]          // sent, without an answer, in the order of sending
+	acked   lease.List[*Call]          // the same of those that wait for replicas: their silence means less
+	flying  [classes]int               // commands without an answer
+	busy    [classes]int               // carriers
 	idle    []*carrier
 	spare   int       // of them, not used since the last trim
 	trims   bool      // a trim will come
@@ -44,7 +45,7 @@ type carrier struct {
 
 func (l *lane) start(c *Call) {
 	l.mu.Lock()
-	l.queue[c.Class].push(c)
+	l.queue[c.Class].Push(&c.place, c)
 	k := l.assignLocked(c.Class)
 	fresh := k != nil && k.wake == nil
 	if fresh {
@@ -86,7 +87,7 @@ func (l *lane) carriers(class Class) int {
 }
 
 func (l *lane) readyLocked(class Class) bool {
-	return l.queue[class].first != nil && l.flying[class] < flights[class]
+	return l.queue[class].First() != nil && l.flying[class] < flights[class]
 }
 
 // takeLocked loads a carrier with what travels together. Releases come before attempts to
@@ -106,13 +107,13 @@ func (l *lane) takeLocked(k *carrier, class Class) {
 
 func (l *lane) fillLocked(k *carrier, class Class, now time.Time) {
 	for l.readyLocked(class) && len(k.load) < maxMerged {
-		c := l.queue[class].first
+		c := l.queue[class].First()
 		if len(k.load) > 0 && !l.togetherLocked(k.load[0], c) {
 			return
 		}
-		l.queue[class].remove(c)
+		c.place.Remove()
 		c.state, c.Sent = sent, now
-		l.awayLocked(class).push(c)
+		l.awayLocked(class).Push(&c.place, c)
 		l.flying[class]++
 		k.load = append(k.load, c)
 	}
@@ -212,7 +213,7 @@ func (k *carrier) carry() {
 	rest := k.load[:0]
 	l.mu.Lock()
 	for _, c := range k.load {
-		l.awayLocked(c.Class).remove(c)
+		c.place.Remove()
 		l.flying[c.Class]--
 		c.state = answered
 		l.noteLocked(c)
@@ -237,7 +238,7 @@ func (k *carrier) carry() {
 }
 
 // awayLocked is where the calls of a class are kept that have no answer.
-func (l *lane) awayLocked(class Class) *calls {
+func (l *lane) awayLocked(class Class) *lease.List[*Call] {
 	if class == Acked {
 		return &l.acked
 	}
@@ -269,12 +270,12 @@ func (l *lane) noteLocked(c *Call) {
 func (l *lane) trouble(now time.Time) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if c := l.away.first; c != nil {
+	if c := l.away.First(); c != nil {
 		if silent := now.Sub(c.Sent); silent >= l.s.cfg.Slow {
 			return &SilentError{For: silent}
 		}
 	}
-	if c := l.acked.first; c != nil { // the server may keep it for so long
+	if c := l.acked.First(); c != nil { // the server may keep it for so long
 		if silent := now.Sub(c.Sent); silent >= l.s.cfg.Slow+c.Cmd.AckTimeout {
 			return &SilentError{For: silent}
 		}
@@ -332,12 +333,12 @@ func (l *lane) interrupt() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for class := range l.queue {
-		for c := l.queue[class].first; c != nil; c = c.next {
+		for c := range l.queue[class].All() {
 			c.interruptLocked()
 		}
 	}
-	for _, list := range []*calls{&l.away, &l.acked} {
-		for c := list.first; c != nil; c = c.next {
+	for _, list := range []*lease.List[*Call]{&l.away, &l.acked} {
+		for c := range list.All() {
 			c.interruptLocked()
 		}
 	}
@@ -359,31 +360,4 @@ func (l *lane) stop() {
 	for _, k := range idle {
 		k.wake <- struct{}{}
 	}
-}
-
-// calls is a list of calls.
-type calls struct{ first, last *Call }
-
-func (q *calls) push(c *Call) {
-	c.prev, c.next = q.last, nil
-	if q.last != nil {
-		q.last.next = c
-	} else {
-		q.first = c
-	}
-	q.last = c
-}
-
-func (q *calls) remove(c *Call) {
-	if c.prev != nil {
-		c.prev.next = c.next
-	} else {
-		q.first = c.next
-	}
-	if c.next != nil {
-		c.next.prev = c.prev
-	} else {
-		q.last = c.prev
-	}
-	c.prev, c.next = nil, nil
 }

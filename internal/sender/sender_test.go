@@ -129,7 +129,7 @@ func TestReleasesComeFirst(t *testing.T) {
 			node.arrives = func(key string) {
 				s.one.mu.Lock()
 				defer s.one.mu.Unlock()
-				if key == "acquire" && s.one.queue[Keep].first != nil {
+				if key == "acquire" && s.one.queue[Keep].First() != nil {
 					early++
 				}
 			}

@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 
+	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/observe"
 	"github.com/redlatch/redlatch/otel"
 )
@@ -134,60 +135,38 @@ func (m *metrics) ages(c client, all map[observe.Lock]oldest) {
 	defer m.lines.Unlock()
 	for _, s := range m.sets {
 		a := all[s.lock]
-		if first := s.line.first; first != nil {
+		if first := s.line.First(); first != nil {
 			a.wait = max(a.wait, time.Since(first.place.since))
 		}
 		all[s.lock] = a
 	}
 }
 
-// line are the acquisitions of one series that wait, the one that has waited longest first.
-type line struct {
-	first, last *acquisition // guarded by metrics.lines
-}
+// line are the acquisitions of one series that wait, the one that has waited longest first; guarded by metrics.lines.
+type line = lease.List[*acquisition]
 
 // place is where an acquisition stands in a line; guarded by metrics.lines. Once over it enters none: a whole may
 // hear that a member waits when it has ended itself.
 type place struct {
-	of            *line // nil: it stands in none
-	since         time.Time
-	before, after *acquisition
-	over          bool
+	lease.Entry[*acquisition]
+	since time.Time
+	over  bool
 }
 
 // enter counts an acquisition in that begins to wait.
 func (m *metrics) enter(a *acquisition, l *line) {
 	m.lines.Lock()
 	defer m.lines.Unlock()
-	if a.place.over || a.place.of != nil {
-		return
+	if p := &a.place; !p.over && !p.In() {
+		p.since = time.Now()
+		l.Push(&p.Entry, a)
 	}
-	a.place = place{of: l, since: time.Now(), before: l.last}
-	if l.last == nil {
-		l.first = a
-	} else {
-		l.last.place.after = a
-	}
-	l.last = a
 }
 
 // leave counts it out.
 func (m *metrics) leave(a *acquisition, over bool) {
 	m.lines.Lock()
 	defer m.lines.Unlock()
-	p := a.place
-	a.place = place{over: p.over || over}
-	if p.of == nil {
-		return
-	}
-	if p.before == nil {
-		p.of.first = p.after
-	} else {
-		p.before.place.after = p.after
-	}
-	if p.after == nil {
-		p.of.last = p.before
-	} else {
-		p.after.place.before = p.before
-	}
+	a.place.Remove()
+	a.place.over = a.place.over || over
 }

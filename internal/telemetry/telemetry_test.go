@@ -149,11 +149,8 @@ func TestLine(t *testing.T) {
 				want = append(slices.Delete(want, i, i+1), a)
 			}
 		}
-		var got []*acquisition
-		for a := l.first; a != nil; a = a.place.after {
-			got = append(got, a)
-		}
-		if !slices.Equal(got, want) || len(want) > 0 && l.last != want[len(want)-1] {
+		got := slices.Collect(l.All())
+		if !slices.Equal(got, want) {
 			t.Fatalf("%d stand in the line, want %d, or in another order", len(got), len(want))
 		}
 	}
