@@ -80,11 +80,7 @@ func (h *hold) owner() string {
 
 // operate observes an operator's call; what the members' tell is below it.
 func operate[T any](ctx context.Context, m *MultiLock, op string, f func(context.Context) (T, error)) (out T, err error) {
-	o := m.observer()
-	if o == nil {
-		return f(ctx)
-	}
-	ctx, end := o.Operation(ctx, m.about(), op, "")
+	ctx, end := observe.Operation(ctx, m.observer(), m.about(), op, "")
 	err = observe.ErrPanic
 	defer func() { end(err) }()
 	return f(ctx)
@@ -92,10 +88,7 @@ func operate[T any](ctx context.Context, m *MultiLock, op string, f func(context
 
 // operation begins the observation of an operation on a hold.
 func (h *hold) operation(ctx context.Context, op string) (context.Context, observe.End) {
-	if o := h.m.observer(); o != nil {
-		return o.Operation(ctx, h.m.about(), op, h.owner())
-	}
-	return ctx, observe.Ignore
+	return observe.Operation(ctx, h.m.observer(), h.m.about(), op, h.owner())
 }
 
 // ended tells, once, that the hold is over: how is "released", "lost",

@@ -123,7 +123,7 @@ func asHold(h *held.Hold, err error) (lock.Hold, error) {
 
 // State asks the server.
 func (l *Lock) State(ctx context.Context) (st lock.State, err error) {
-	ctx, end := l.operation(ctx, observe.State, "")
+	ctx, end := observe.Operation(ctx, l.core.cfg.Observer, l.of.Observed(), observe.State, "")
 	err = observe.ErrPanic
 	defer func() { end(err) }()
 	return l.state(ctx)
@@ -223,7 +223,7 @@ func (l *Lock) ForceUnlock(ctx context.Context) (bool, error) {
 
 // ForceUnlockOf does the same with the holds that are meant.
 func (l *Lock) ForceUnlockOf(ctx context.Context, which inspect.Which) (bool, error) {
-	ctx, end := l.operation(ctx, observe.ForceUnlock, "")
+	ctx, end := observe.Operation(ctx, l.core.cfg.Observer, l.of.Observed(), observe.ForceUnlock, "")
 	e, err := func() (e inspect.Evicted, err error) {
 		err = observe.ErrPanic
 		defer func() { end(err, e.Note()) }()

@@ -17,14 +17,6 @@ func (l *Lock) refused(ctx context.Context, wait, lease time.Duration, err error
 	return err
 }
 
-// operation begins the observation of an operation that is no acquisition.
-func (l *Lock) operation(ctx context.Context, op, owner string) (context.Context, observe.End) {
-	if o := l.core.cfg.Observer; o != nil {
-		return o.Operation(ctx, l.of.Observed(), op, owner)
-	}
-	return ctx, observe.Ignore
-}
-
 // observe begins the observation of an acquisition: of one lock, or of each of
 // several. A command for several belongs to none of them, but to what the
 // caller's ctx carries: the whole's span.

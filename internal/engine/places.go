@@ -6,6 +6,7 @@ import (
 
 	"github.com/redlatch/redlatch/internal/batch"
 	"github.com/redlatch/redlatch/internal/conn"
+	"github.com/redlatch/redlatch/internal/held"
 	"github.com/redlatch/redlatch/internal/kind"
 	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/sender"
@@ -15,13 +16,12 @@ import (
 // begins with the first place.
 type places struct {
 	core *Core
-	kick chan struct{} // cap 1: something is due earlier than the timer
 	quit chan struct{}
 
 	mu      sync.Mutex
 	heap    lease.Heap[*place]     // guarded by mu
 	nodes   map[string]*placesNode // guarded by mu; those with something to know
-	armed   time.Time              // guarded by mu; when the goroutine looks next
+	looks   held.Looks             // guarded by mu; of the goroutine
 	done    chan struct{}          // guarded by mu; nil: no goroutine
 	stopped bool                   // guarded by mu
 }
@@ -61,7 +61,7 @@ func (p *place) Spot() *int32 { return &p.index }
 const maxRefreshing = 8
 
 func newPlaces(c *Core) *places {
-	return &places{core: c, kick: make(chan struct{}, 1), quit: make(chan struct{}), nodes: map[string]*placesNode{}}
+	return &places{core: c, looks: held.NewLooks(), quit: make(chan struct{}), nodes: map[string]*placesNode{}}
 }
 
 // stop ends the goroutine.
@@ -92,11 +92,14 @@ func (w *places) add(a *acquisition, q kind.Queuer, first time.Duration) *place 
 	defer w.mu.Unlock()
 	if w.done == nil && !w.stopped {
 		w.done = make(chan struct{})
-		go w.run() // ends with stop
+		go func() { // ends with stop
+			defer close(w.done)
+			w.looks.Run(w.quit, w.look)
+		}()
 	}
 	at := time.Now().Add(min(first, q.Every()))
 	w.heap.Set(p, at)
-	w.wakeLocked(at)
+	w.looks.Wake(at)
 	return p
 }
 
@@ -122,40 +125,14 @@ func (w *places) hurry(p *place) {
 	case p.index >= 0:
 		now := time.Now()
 		w.heap.Set(p, now)
-		w.wakeLocked(now)
+		w.looks.Wake(now)
 	default:
 		p.again = true // one is under way, but may be older than the message
 	}
 }
 
-func (w *places) wakeLocked(at time.Time) {
-	if w.armed.IsZero() || at.Before(w.armed) {
-		w.armed = at
-		select {
-		case w.kick <- struct{}{}:
-		default:
-		}
-	}
-}
-
-func (w *places) run() {
-	defer close(w.done)
-	timer := time.NewTimer(time.Hour)
-	defer timer.Stop()
-	for {
-		pause := w.look(time.Now())
-		timer.Reset(pause)
-		select {
-		case <-timer.C:
-		case <-w.kick:
-		case <-w.quit:
-			return
-		}
-	}
-}
-
-// look refreshes what is due, each node's apart, and returns how long to sleep.
-func (w *places) look(now time.Time) time.Duration {
+// look refreshes what is due, each node's apart, and returns when to look again.
+func (w *places) look(now time.Time) (at time.Time) {
 	var loads []*refreshing
 	w.mu.Lock()
 	for {
@@ -180,19 +157,13 @@ func (w *places) look(now time.Time) time.Duration {
 	for _, r := range loads {
 		r.node.load = nil
 	}
-	w.armed = time.Time{}
-	if _, first, ok := w.heap.First(); ok {
-		w.armed = first
-	}
-	at := w.armed
+	_, at, _ = w.heap.First()
+	w.looks.At = at
 	w.mu.Unlock()
 	for _, r := range loads {
 		batch.Send(w.core.send, w.core.topo.Cluster, r)
 	}
-	if at.IsZero() {
-		return time.Hour
-	}
-	return time.Until(at)
+	return at
 }
 
 // nodeLocked finds the node of a place, as the sender knows it: its slot may have moved
@@ -219,7 +190,7 @@ func (w *places) endedLocked(n *placesNode) {
 		n.late.Remove(p)
 		p.late = nil
 		w.heap.Set(p, now)
-		w.wakeLocked(now)
+		w.looks.Wake(now)
 	}
 	if n.under == 0 && !n.failing {
 		delete(w.nodes, n.name)
@@ -322,5 +293,5 @@ func (w *places) back(p *place, at time.Time) {
 		p.again, at = false, time.Now()
 	}
 	w.heap.Set(p, at)
-	w.wakeLocked(at)
+	w.looks.Wake(at)
 }

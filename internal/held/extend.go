@@ -24,7 +24,7 @@ func (h *Hold) Prolong(ctx context.Context, lease time.Duration) error {
 }
 
 func (h *Hold) extendBy(ctx context.Context, lease, asked time.Duration) (err error) {
-	ctx, end := h.session.reg.operation(ctx, h.session.Lock, observe.Extend, h.session.Name)
+	ctx, end := observe.Operation(ctx, h.session.reg.cfg.Observer, h.session.Lock.Observed(), observe.Extend, h.session.Name)
 	err = observe.ErrPanic
 	defer func() { end(err, observe.Note{Lease: lease}) }()
 	return h.extend(ctx, lease, asked)

@@ -6,7 +6,6 @@ import (
 
 	"github.com/redlatch/redlatch/internal/kind"
 	"github.com/redlatch/redlatch/internal/lease"
-	"github.com/redlatch/redlatch/internal/observe"
 	"github.com/redlatch/redlatch/lock"
 )
 
@@ -315,12 +314,4 @@ func (h *Hold) overLocked() error {
 	case stateReleasing, stateReleased:
 	}
 	return lock.ErrNotHeld
-}
-
-// operation begins the observation of an operation that is no acquisition.
-func (r *Registry) operation(ctx context.Context, l *Lock, op, owner string) (context.Context, observe.End) {
-	if o := r.cfg.Observer; o != nil {
-		return o.Operation(ctx, l.Observed(), op, owner)
-	}
-	return ctx, observe.Ignore
 }

@@ -63,7 +63,7 @@ func (rel *Releasing) observe(ctx context.Context) {
 	}
 	one := ctx
 	for i, h := range rel.holds {
-		one, rel.ends[i] = rel.reg.operation(ctx, h.session.Lock, observe.Release, h.session.Name)
+		one, rel.ends[i] = observe.Operation(ctx, rel.reg.cfg.Observer, h.session.Lock.Observed(), observe.Release, h.session.Name)
 	}
 	if len(rel.holds) == 1 {
 		rel.values = one

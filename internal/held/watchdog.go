@@ -15,14 +15,13 @@ import (
 // renewal waits for nothing but the server.
 type watchdog struct {
 	reg  *Registry
-	kick chan struct{} // cap 1: something is due earlier than the timer
 	quit chan struct{}
 	done chan struct{}
 	pace lease.Pace
 
 	// guarded by reg.mu
 	heap   lease.Heap[*Session]
-	armed  time.Time    // when the goroutine looks next
+	looks  Looks        // of the goroutine
 	clocks lease.Clocks // deadlines are compared with both
 	// movedAt is when it was noticed that the keys are on another server. What was
 	// confirmed by a command sent before may not hold there.
@@ -31,12 +30,17 @@ type watchdog struct {
 
 func newWatchdog(r *Registry) *watchdog {
 	return &watchdog{
-		reg: r, kick: make(chan struct{}, 1), quit: make(chan struct{}), done: make(chan struct{}),
+		reg: r, looks: NewLooks(), quit: make(chan struct{}), done: make(chan struct{}),
 		pace: lease.Pace{Length: r.cfg.LeaseTime}, clocks: lease.NewClocks(r.epoch),
 	}
 }
 
-func (w *watchdog) start() { go w.run() } // ends with stop
+func (w *watchdog) start() {
+	go func() { // ends with stop
+		defer close(w.done)
+		w.looks.Run(w.quit, w.look)
+	}()
+}
 
 // stop ends the goroutine. Batches under way end with their connection.
 func (w *watchdog) stop() {
@@ -76,7 +80,7 @@ func (w *watchdog) scheduleLocked(s *Session, confirmed time.Time) (next time.Ti
 		return time.Time{}
 	}
 	w.heap.Set(s, next)
-	w.wakeLocked(next)
+	w.looks.Wake(next)
 	return next
 }
 
@@ -84,17 +88,6 @@ func (w *watchdog) scheduleLocked(s *Session, confirmed time.Time) (next time.Ti
 func (w *watchdog) nextLocked(s *Session, began time.Time) time.Time {
 	spread := w.pace.Spread(!s.renewed, w.heap.Len() > burst)
 	return began.Add(w.pace.Every() - rand.N(spread+1)) // #nosec G404 -- only spreads load
-}
-
-// wakeLocked makes the goroutine look no later than at.
-func (w *watchdog) wakeLocked(at time.Time) {
-	if w.armed.IsZero() || at.Before(w.armed) {
-		w.armed = at
-		select {
-		case w.kick <- struct{}{}:
-		default:
-		}
-	}
 }
 
 // burst is how many sessions are renewed at once after a move. More are spread over
@@ -141,32 +134,8 @@ func (w *watchdog) sessionsLocked() []*Session {
 	return slices.Collect(w.heap.All())
 }
 
-// run is the goroutine.
-func (w *watchdog) run() {
-	defer close(w.done)
-	timer := time.NewTimer(time.Hour)
-	defer timer.Stop()
-	for {
-		w.look(time.Now())
-		w.reg.mu.Lock()
-		at := w.armed
-		w.reg.mu.Unlock()
-		pause := time.Hour
-		if !at.IsZero() {
-			pause = time.Until(at)
-		}
-		timer.Reset(pause)
-		select {
-		case <-timer.C:
-		case <-w.kick:
-		case <-w.quit:
-			return
-		}
-	}
-}
-
-// look does all that is due and arms the timer for the rest.
-func (w *watchdog) look(now time.Time) {
+// look does all that is due, and returns when to look again.
+func (w *watchdog) look(now time.Time) (at time.Time) {
 	r := w.reg
 	var n *renewal // most looks find nothing to renew
 	var lost []*Hold
@@ -206,15 +175,16 @@ func (w *watchdog) look(now time.Time) {
 		s.renewAt = w.nextLocked(s, now)
 		w.scheduleLocked(s, time.Time{})
 	}
-	w.armed = time.Time{}
 	if _, next, ok := w.heap.First(); ok {
-		w.armed = lease.Earlier(next, now.Add(lease.CheckEvery))
+		at = lease.Earlier(next, now.Add(lease.CheckEvery))
 	}
+	w.looks.At = at
 	r.mu.Unlock()
 	r.tell(lost)
 	if n != nil {
 		batch.Send(r.send, r.topo.Cluster, n)
 	}
+	return at
 }
 
 // wakenLocked does what is due after the machine slept: deadlines come earlier on the monotonic clock,

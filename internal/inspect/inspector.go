@@ -135,9 +135,12 @@ func KeyOf(name string, mapper func(string) string, cluster bool) (string, error
 	return key, nil
 }
 
+// anyLock is a lock of a kind that is not known.
+func anyLock(name string) observe.Lock { return observe.Lock{Name: name, Type: "any"} }
+
 // Inspect looks at the lock of this name.
 func (i *Inspector) Inspect(ctx context.Context, name string) (in lock.Inspection, err error) {
-	ctx, end := i.operation(ctx, name, observe.State, "")
+	ctx, end := observe.Operation(ctx, i.cfg.Observer, anyLock(name), observe.State, "")
 	err = observe.ErrPanic
 	defer func() { end(err) }()
 	return i.inspect(ctx, name)
@@ -193,7 +196,7 @@ func (i *Inspector) LastRun(ctx context.Context, name string) (run lock.OnceRun,
 
 // ForceUnlock takes the lock away from its holders; see ForceCommand.
 func (i *Inspector) ForceUnlock(ctx context.Context, name string, set settings.Force) (Evicted, error) {
-	ctx, end := i.operation(ctx, name, observe.ForceUnlock, strings.Join(set.Owners, ", "))
+	ctx, end := observe.Operation(ctx, i.cfg.Observer, anyLock(name), observe.ForceUnlock, strings.Join(set.Owners, ", "))
 	e, err := func() (e Evicted, err error) {
 		err = observe.ErrPanic
 		defer func() { end(err, e.Note()) }()
@@ -259,13 +262,6 @@ func (i *Inspector) tell(ctx context.Context, name string, set settings.Force, e
 		}
 		i.cfg.Log.WarnContext(ctx, "redlatch: lock taken away by force", about...)
 	}
-}
-
-func (i *Inspector) operation(ctx context.Context, name, op, owner string) (context.Context, observe.End) {
-	if o := i.cfg.Observer; o != nil {
-		return o.Operation(ctx, observe.Lock{Name: name, Type: "any"}, op, owner)
-	}
-	return ctx, observe.Ignore
 }
 
 // ask runs a script until it is answered, for as long as ctx, the call's, lasts. Failures up to

@@ -119,6 +119,14 @@ type Note struct {
 // ErrPanic is what an observation ends with if a panic in the user's code ends what it is about.
 var ErrPanic = errors.New("a panic in the user's code")
 
+// Operation is what o makes of an operation, which may be nil.
+func Operation(ctx context.Context, o Observer, l Lock, op, owner string) (context.Context, End) {
+	if o != nil {
+		return o.Operation(ctx, l, op, owner)
+	}
+	return ctx, Ignore
+}
+
 // Ignore is an End that tells nobody.
 func Ignore(error, ...Note) {}
 
