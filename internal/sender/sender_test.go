@@ -268,3 +268,27 @@ func TestAFailureThatSaysNothingNewIsNoBreak(t *testing.T) {
 		s.Wait()
 	})
 }
+
+// A call that was left has no signal in its channel, which the next one may have: whether it was answered in the moment
+// in which it was left, interrupted or withdrawn.
+func TestWhoLeavesTakesTheSignal(t *testing.T) {
+	for left, meanwhile := range map[Left]func(s *Sender, node *held){
+		Answered:  func(_ *Sender, node *held) { node.open <- struct{}{} },
+		Away:      func(s *Sender, _ *held) { s.Interrupt() },
+		Withdrawn: func(s *Sender, _ *held) { s.Interrupt() },
+	} {
+		withHeld(t, false, func(s *Sender, node *held) {
+			if left == Withdrawn {
+				s.start(flights[Ask], Ask, "stuck")
+			}
+			call := &Call{Cmd: command("left"), Class: Ask, Ctx: context.Background()}
+			s.Start(call)
+			synctest.Wait()
+			meanwhile(s, node)
+			synctest.Wait()
+			testbed.Equal(t, len(call.Signal), 1, "signals before it is left,", left)
+			testbed.Equal(t, call.Leave(nil), left, "what Leave found")
+			testbed.Equal(t, len(call.Signal), 0, "signals that the next call would take for its own,", left)
+		})
+	}
+}
