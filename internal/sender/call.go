@@ -33,11 +33,10 @@ type Call struct {
 	Reply conn.Reply
 	Err   error
 
-	s       *Sender
-	lane    *lane
-	slot    uint16
-	patient bool // not interrupted
-	end     func(error)
+	s    *Sender
+	lane *lane
+	slot uint16
+	end  func(error)
 
 	// guarded by lane.mu
 	state     state
@@ -60,7 +59,7 @@ const (
 func (s *Sender) Start(c *Call) {
 	c.s = s
 	c.lane, c.slot = s.laneOf(c.Cmd.Keys[0])
-	if o := s.cfg.Observer; o != nil && c.Class != Renew && !c.patient && !c.Unseen {
+	if o := s.cfg.Observer; o != nil && c.Class != Renew && !c.Unseen {
 		c.Ctx, c.end = o.Command(c.Ctx, c.Cmd.Script.Name, time.Time{})
 	}
 	if c.Then == nil && c.Signal == nil {

@@ -345,7 +345,7 @@ func (l *lane) interrupt() {
 }
 
 func (c *Call) interruptLocked() {
-	if c.Then == nil && !c.patient && !c.signalled {
+	if c.Then == nil && !c.signalled {
 		c.signalled = true
 		c.Signal <- struct{}{}
 	}

@@ -164,9 +164,10 @@ func (s *Sender) Broke() time.Time {
 // Run sends a command and waits for its answer, however long that takes. It is for the
 // background: an observer is told of the whole of it afterwards, in the background, too.
 func (s *Sender) Run(ctx context.Context, class Class, cmd conn.Command) (conn.Reply, error) {
-	c := Call{Cmd: cmd, Class: class, Ctx: ctx, patient: true}
+	done := make(chan struct{}, 1)
+	c := Call{Cmd: cmd, Class: class, Ctx: ctx, Unseen: true, Then: func(*Call) { done <- struct{}{} }}
 	s.Start(&c)
-	c.Wait(context.Background(), time.Time{})
+	<-done
 	if o := s.cfg.Observer; o != nil {
 		script, began, err := cmd.Script.Name, c.Sent, c.Err
 		s.cfg.News.Tell(func() {
