@@ -335,7 +335,7 @@ func (q *quorum) raise(parts, rest []*part, token uint64) (kept, dropped []*part
 	}
 	together(behind, func(i int) { // ends after limit
 		errs[i] = errBroken
-		errs[i] = parts[i].leaves[0].eng.RaiseToken(q.ctx, parts[i].eng[0], token, q.limit)
+		errs[i] = parts[i].eng[0].RaiseToken(q.ctx, token, q.limit)
 	})
 	for i, p := range parts {
 		if errs[i] == nil {

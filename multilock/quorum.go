@@ -354,7 +354,7 @@ func (q *quorum) joins(h *hold, a answer) bool {
 	}
 	stateOf(q.m.leaves[a.i].eng).saw(a.Server.RunID)
 	return a.Hold.Token() == h.token ||
-		q.m.leaves[a.i].eng.RaiseToken(context.WithoutCancel(q.ctx), a.Hold, h.token, q.limit) == nil
+		a.Hold.RaiseToken(context.WithoutCancel(q.ctx), h.token, q.limit) == nil
 }
 
 func (q *quorum) part(a answer) *part {

@@ -15,13 +15,7 @@ type stranger struct {
 	look func() error
 
 	mu  sync.Mutex
-	now *meeting // guarded by mu; nil: nobody looks
-}
-
-// meeting is one look. err is valid when done is closed.
-type meeting struct {
-	done chan struct{}
-	err  error
+	now *func() error // guarded by mu; the look under way, for all who come meanwhile; nil: nobody looks
 }
 
 func newStranger(o *dialler, opt rueidis.ClientOption, client rueidis.Client) *stranger {
@@ -41,22 +35,22 @@ func (s *stranger) meet() error {
 		return nil
 	}
 	s.mu.Lock()
-	m := s.now
-	if m != nil {
-		s.mu.Unlock()
-		<-m.done
-		return m.err
+	if s.now == nil {
+		once := sync.OnceValue(s.look)
+		s.now = &once
 	}
-	m = &meeting{done: make(chan struct{})}
-	s.now = m
+	now := s.now
 	s.mu.Unlock()
-	m.err = s.look()
-	s.met.Store(m.err == nil)
+	err := (*now)()
+	if err == nil {
+		s.met.Store(true)
+	}
 	s.mu.Lock()
-	s.now = nil
-	s.mu.Unlock()
-	close(m.done)
-	return m.err
+	defer s.mu.Unlock()
+	if s.now == now {
+		s.now = nil
+	}
+	return err
 }
 
 // errLater is what the first dial of a client fails with that is to connect later.

@@ -72,8 +72,7 @@ type Core struct {
 	outage   outage
 	swapped  sync.Once // a warning of swapped arguments
 
-	mu       sync.Mutex
-	drains   bool        // guarded by mu
+	mu       sync.Mutex  // drain's, too
 	attached map[any]any // guarded by mu
 }
 
@@ -91,7 +90,7 @@ func NewCore(cfg Config, run conn.Runner, hub *pubsub.Hub) *Core {
 	}
 	c.send = sender.New(run, sender.Config{Slow: c.slow(), Alone: cfg.Alone, Observer: cfg.Observer, News: cfg.News})
 	c.reg = held.NewRegistry(held.Config{
-		Addr: cfg.Addr, LeaseTime: cfg.LeaseTime, UnlockTimeout: cfg.UnlockTimeout, Log: cfg.Log, Observer: cfg.Observer, News: cfg.News,
+		Addr: cfg.Addr, LeaseTime: cfg.LeaseTime, UnlockTimeout: cfg.UnlockTimeout, FenceTTL: cfg.FenceTTL, Log: cfg.Log, Observer: cfg.Observer, News: cfg.News,
 		Listed: c.listed, Released: c.released, Gone: c.gone, PassOn: c.passOn,
 	}, c.send, c.topo)
 	c.places = newPlaces(c)
@@ -191,8 +190,7 @@ func (c *Core) Attach(key any, build func() any) any {
 func (c *Core) drain() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.drains {
-		c.drains = true
+	if !c.isDraining() {
 		c.reg.Drain()
 		close(c.draining)
 		c.hub.Nudge() // who waits looks whether it is closed

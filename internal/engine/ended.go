@@ -41,12 +41,15 @@ func (a *acquisition) notAcquired(why error) error {
 		e.Age = time.Since(a.seenAt)
 	}
 	if trouble := a.trouble(); trouble != nil {
-		un := &lock.UnavailableError{Name: l.Name, Op: "acquire", Nodes: []lock.NodeError{{Node: a.core.cfg.Addr, Err: trouble}}}
-		e.Err = lock.Join(why, un)
+		e.Err = lock.Join(why, a.core.unavailable(l.Name, "acquire", trouble))
 	} else if a.lastErr != nil {
 		e.Err = lock.Join(why, a.lastErr)
 	}
 	return e
+}
+
+func (c *Core) unavailable(name, op string, why error) *lock.UnavailableError {
+	return &lock.UnavailableError{Name: name, Op: op, Nodes: []lock.NodeError{{Node: c.cfg.Addr, Err: why}}}
 }
 
 // owns reports whether an owner on the wire is one of this client's.

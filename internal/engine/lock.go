@@ -191,7 +191,7 @@ func (l *Lock) ask(ctx context.Context, op string, cmd conn.Command, worst conn.
 		case c.isClosed():
 			return conn.Reply{}, lock.ErrClosed
 		}
-		return conn.Reply{}, &lock.UnavailableError{Name: l.of.Name, Op: op, Nodes: []lock.NodeError{{Node: c.cfg.Addr, Err: last}}}
+		return conn.Reply{}, c.unavailable(l.of.Name, op, last)
 	}
 }
 
@@ -204,12 +204,6 @@ func (l *Lock) Inside(ctx context.Context) bool {
 		}
 	}
 	return false
-}
-
-// RaiseToken makes the lock's fencing counter, and the token of a hold of it, at
-// least token; see held.Hold.RaiseToken.
-func (l *Lock) RaiseToken(ctx context.Context, h *held.Hold, token uint64, limit time.Duration) error {
-	return h.RaiseToken(ctx, token, limit, l.core.cfg.FenceTTL)
 }
 
 // ForceUnlock takes the lock away from its holder, whoever that is: what is held

@@ -70,7 +70,7 @@ func (c *claim) unfit(ctx context.Context, hold *held.Hold) error {
 	case hold.Reentry(): // another run of the owner's, or it holds the lock by hand
 		return c.busy(hold.Field().Name, max(time.Until(hold.ValidUntil()), 0))
 	case lease.Passed(time.Now(), lease.LocalDeadline(c.since, c.period-c.period/earlyShare)):
-		return c.unavailable(opClaim, errStale)
+		return c.unavailable(c.name, opClaim, errStale)
 	case ctx.Err() != nil:
 		return c.ended(ctx, opClaim, nil)
 	}
@@ -117,7 +117,7 @@ func (c *claim) take(ctx context.Context) (due bool, err error) {
 	case r.Code == codeBusy:
 		return false, c.busy(r.Str(2), kind.Remaining(r.Int(1)))
 	case r.Code == codeVoid:
-		return false, c.unavailable(opClaim, errVoidClaim)
+		return false, c.unavailable(c.name, opClaim, errVoidClaim)
 	case !claimed(r):
 		return false, nil
 	case r.Acked < c.cfg.ReplicaAcks:
@@ -157,7 +157,7 @@ func (c *claim) giveBack(ctx context.Context, why error) error {
 	case <-ctx.Done():
 	case <-c.closing:
 	case <-limit.C:
-		return because(why, c.unavailable(opGiveBack, errSilent))
+		return because(why, c.unavailable(c.name, opGiveBack, held.ErrNoAnswer))
 	}
 	return why
 }
@@ -231,13 +231,12 @@ func (c *claim) undoLate(ctx context.Context, void time.Duration) error {
 		}
 		end = held.WhileSilent(end, began, late, err)
 		if !c.reg.SleepLate(end, retry.NextBackOff()) {
-			return c.unavailable(opGiveBack, err)
+			return c.unavailable(c.name, opGiveBack, err)
 		}
 	}
 }
 
 var (
-	errSilent    = errors.New("no answer")
 	errVoidClaim = errors.New("the server had marked this claim as given up")
 	errStale     = errors.New("the lock was granted when the next run was due")
 )
@@ -286,13 +285,13 @@ func (c *claim) ask(
 				switch {
 				case ctx.Err() != nil:
 					if time.Since(sent) > c.slow() {
-						last = errSilent
+						last = held.ErrNoAnswer
 					}
 					return r, unsure, c.ended(ctx, op, last)
 				case c.isClosed():
 					return r, unsure, lock.ErrClosed
 				}
-				return r, unsure, c.unavailable(op, cmp.Or(last, errSilent))
+				return r, unsure, c.unavailable(c.name, op, cmp.Or(last, held.ErrNoAnswer))
 			}
 		}
 		if call.Err == nil {
@@ -310,7 +309,7 @@ func (c *claim) ask(
 			unsure, void = true, held.VoidTTL
 		}
 		if !held.Sleep(ctx, c.closing, deadline, retry.NextBackOff()) && ctx.Err() == nil && !c.isClosed() {
-			return r, unsure, c.unavailable(op, last)
+			return r, unsure, c.unavailable(c.name, op, last)
 		}
 	}
 }
@@ -322,18 +321,14 @@ const (
 	opReset    = "reset"
 )
 
-func (c *claim) unavailable(op string, cause error) *lock.UnavailableError {
-	return &lock.UnavailableError{Name: c.name, Op: op, Nodes: []lock.NodeError{{Node: c.cfg.Addr, Err: cause}}}
-}
-
 // ended is the error of a call whose ctx is over; last is the last failure.
 func (c *claim) ended(ctx context.Context, op string, last error) error {
 	err := ctx.Err()
 	if op != opClaim {
-		return c.unavailable(op, lock.Join(err, last))
+		return c.unavailable(c.name, op, lock.Join(err, last))
 	}
 	if last != nil {
-		err = lock.Join(err, c.unavailable(op, last))
+		err = lock.Join(err, c.unavailable(c.name, op, last))
 	}
 	return &lock.NotAcquiredError{Name: c.name, Err: err}
 }

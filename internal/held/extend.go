@@ -2,6 +2,7 @@ package held
 
 import (
 	"context"
+	"strconv"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/conn"
@@ -64,7 +65,7 @@ func (h *Hold) extend(ctx context.Context, length, asked time.Duration) error {
 		case r.Closed():
 			return lock.ErrClosed
 		}
-		return h.unavailable("extend", err)
+		return r.unavailable(h.session.Lock.Name, "extend", err)
 	}
 }
 
@@ -177,7 +178,7 @@ func (h *Hold) LowerToken(token uint64) bool {
 // RaiseToken makes the lock's fencing counter, and the token of the hold and of
 // those that re-enter it, at least token. It blocks until the server answers, but
 // no longer than limit.
-func (h *Hold) RaiseToken(ctx context.Context, token uint64, limit time.Duration, fenceTTL time.Duration) error {
+func (h *Hold) RaiseToken(ctx context.Context, token uint64, limit time.Duration) error {
 	l, r := h.session.Lock, h.session.reg
 	if err := r.Begin(); err != nil {
 		return err
@@ -185,18 +186,18 @@ func (h *Hold) RaiseToken(ctx context.Context, token uint64, limit time.Duration
 	defer r.End()
 	c := &sender.Call{Class: sender.Keep, Ctx: context.WithoutCancel(ctx), Cmd: conn.Command{
 		Script: luascript.RaiseToken, Keys: []string{luascript.TokenKey(l.Key)},
-		Args: []string{formatToken(token), kind.FenceArg(fenceTTL)},
+		Args: []string{strconv.FormatUint(token, 10), kind.FenceArg(r.cfg.FenceTTL)},
 	}}
 	r.send.Start(c)
 	if !c.Wait(ctx, time.Now().Add(limit)) && c.Leave(nil) != sender.Answered {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		return h.unavailable("acquire", ErrNoAnswer)
+		return r.unavailable(h.session.Lock.Name, "acquire", ErrNoAnswer)
 	}
 	c.Done()
 	if c.Err != nil {
-		return h.unavailable("acquire", c.Err)
+		return r.unavailable(h.session.Lock.Name, "acquire", c.Err)
 	}
 	r.mu.Lock()
 	h.session.token = max(h.session.token, token)

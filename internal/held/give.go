@@ -41,7 +41,7 @@ func (g *giving) run(parts []part, reply conn.Reply, err error) {
 		}
 		if why != nil && !g.pause(left, why) {
 			for i := range left {
-				g.giveUp(&left[i], left[i].unavailable(g.reg, why))
+				g.giveUp(&left[i], g.reg.unavailable(left[i].lock.Name, "release", why))
 			}
 			return
 		}
@@ -114,10 +114,6 @@ func (p *part) ends() time.Time {
 		return time.Now().Add(time.Hour)
 	}
 	return p.ended.askedUntilLocked()
-}
-
-func (p *part) unavailable(r *Registry, err error) error {
-	return &lock.UnavailableError{Name: p.lock.Name, Op: "release", Nodes: []lock.NodeError{{Node: r.cfg.Addr, Err: err}}}
 }
 
 // settle ends the parts that the answer decides, and returns the others with the

@@ -298,8 +298,8 @@ func (h *Hold) tellEnd(how string, lasted time.Duration) {
 	}
 }
 
-func (h *Hold) unavailable(op string, err error) error {
-	return &lock.UnavailableError{Name: h.session.Lock.Name, Op: op, Nodes: []lock.NodeError{{Node: h.session.reg.cfg.Addr, Err: err}}}
+func (r *Registry) unavailable(name, op string, err error) error {
+	return &lock.UnavailableError{Name: name, Op: op, Nodes: []lock.NodeError{{Node: r.cfg.Addr, Err: err}}}
 }
 
 // overLocked is why the hold can't be extended: nil while it is held.

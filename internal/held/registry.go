@@ -30,6 +30,7 @@ type Config struct {
 	Addr          string // of the servers, for errors
 	LeaseTime     time.Duration
 	UnlockTimeout time.Duration
+	FenceTTL      time.Duration
 	Log           *slog.Logger
 	Observer      observe.Observer // nil: nobody looks
 	News          *observe.News    // for Log and Observer: what belongs to no call

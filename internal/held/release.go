@@ -130,21 +130,31 @@ func (h *Hold) Unlock(ctx context.Context) error {
 	} else {
 		limit.Reset(r.cfg.UnlockTimeout)
 	}
+	if !rel.await(limit.C) {
+		return rel.GiveUp()[0]
+	}
+	if limit.Stop() { // else its tick may be on its way, where GODEBUG=asynctimerchan=1 says so
+		rel.limit = limit
+	}
+	return rel.again()
+}
+
+// await blocks until the answer is there; false: limit came first, and the Unlock gives up.
+func (rel *Releasing) await(limit <-chan time.Time) bool {
 	select {
-	case <-rel.done:
-		if limit.Stop() { // else its tick may be on its way, where GODEBUG=asynctimerchan=1 says so
-			rel.limit = limit
+	case <-rel.done: // also where the time is over
+	default:
+		select {
+		case <-rel.done:
+		case <-limit:
+			if rel.leave() {
+				return false
+			}
+			<-rel.done // the answer is there after all
 		}
-		rel.heard()
-		return rel.again()
-	case <-limit.C:
 	}
-	if !rel.leave() { // the answer is there after all
-		<-rel.done
-		rel.heard()
-		return rel.again()
-	}
-	return rel.GiveUp()[0]
+	rel.heard()
+	return true
 }
 
 // again keeps a Releasing of one hold for another Unlock, and returns what came of it.
@@ -457,23 +467,11 @@ func (rel *Releasing) Errs() []error { return rel.errs }
 // from began on, and returns one error, or nil, per hold; those without an answer get
 // lock.ErrUnavailable.
 func (rel *Releasing) Wait(began time.Time) []error {
-	select {
-	case <-rel.done: // also where the time is over
-		rel.heard()
-		return rel.errs
-	default:
-	}
 	limit := time.NewTimer(time.Until(began.Add(rel.reg.cfg.UnlockTimeout)))
 	defer limit.Stop()
-	select {
-	case <-rel.done:
-	case <-limit.C:
-		if rel.leave() {
-			return rel.GiveUp()
-		}
-		<-rel.done // the answer is there after all
+	if !rel.await(limit.C) {
+		return rel.GiveUp()
 	}
-	rel.heard()
 	return rel.errs
 }
 
@@ -487,7 +485,7 @@ func (rel *Releasing) GiveUp() []error {
 	rel.unheard = true
 	for i, h := range rel.holds {
 		h.unlockLeft = true
-		out[i] = h.unavailable("release", fmt.Errorf("%w of %v", ErrNoAnswer, r.cfg.UnlockTimeout))
+		out[i] = r.unavailable(h.session.Lock.Name, "release", fmt.Errorf("%w of %v", ErrNoAnswer, r.cfg.UnlockTimeout))
 	}
 	return out
 }

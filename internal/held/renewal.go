@@ -12,6 +12,7 @@ import (
 	"github.com/redlatch/redlatch/internal/kind"
 	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/sender"
+	"github.com/redlatch/redlatch/lock"
 )
 
 // renewal is sessions whose renewals fell due together. It implements batch.Work.
@@ -57,7 +58,7 @@ type failure struct {
 // addLocked adds a session.
 func (n *renewal) addLocked(s *Session) {
 	var set time.Duration
-	if s.watchedLocked() {
+	if s.keptHolds > 0 {
 		set = n.w.reg.cfg.LeaseTime
 	}
 	// What the holds count on beyond that: a fixed lease, or what Extend raised. The server may
@@ -191,7 +192,7 @@ func (n *renewal) tell(o *settled) {
 	for _, s := range o.gone {
 		s.renewing, s.inFlight = false, s.inFlight-1
 		if !s.releaseSent && !s.over { // else it is our own release that was found
-			lost = append(lost, r.loseLocked(s, lossGone, nil)...)
+			lost = append(lost, r.loseLocked(s, lock.LossGone, nil)...)
 		}
 	}
 	for _, f := range o.failed {

@@ -3,7 +3,6 @@ package held
 import (
 	"context"
 	"errors"
-	"strconv"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
@@ -57,9 +56,6 @@ func SleepOr(ctx context.Context, stop, signal <-chan struct{}, deadline time.Ti
 	return false, false
 }
 
-// formatToken is a token as the scripts take it.
-func formatToken(token uint64) string { return strconv.FormatUint(token, 10) }
-
 // errRefused is a renewal that a server answered with an error for this lock.
 var errRefused error = refusedError{}
 
@@ -72,5 +68,3 @@ func (refusedError) ErrorType() string { return "refused" }
 
 // errGone is a renewal whose answer was that nothing is held.
 var errGone = lock.ErrLeaseLost
-
-const lossGone = lock.LossGone

@@ -221,7 +221,7 @@ func (s *Session) Reenter(ctx context.Context, c *Claim, fixed, length time.Dura
 		c.sessions[modeRead] = s // its last hold may have ended meanwhile, while others kept the session
 	}
 	h.reentry = true
-	if fixed > 0 && s.watchedLocked() {
+	if fixed > 0 && s.keptHolds > 0 {
 		sent = time.Time{} // it raised no lease that the watchdog keeps: the renewal is as due as before
 	}
 	r.dog.scheduleLocked(s, sent)

@@ -103,14 +103,18 @@ func (w *watchdog) moved() {
 	defer r.mu.Unlock()
 	w.movedAt = time.Now()
 	for i, s := range w.sessionsLocked() {
-		at := w.movedAt
-		if i >= burst {
-			at = at.Add(rand.N(w.pace.Every() / 8)) // #nosec G404 -- only spreads load
-		}
 		s.renewing = false // the answer under way may be the old server's
-		s.renewAt = lease.Earlier(s.renewAt, at)
-		w.scheduleLocked(s, time.Time{})
+		w.dueLocked(i, s, w.movedAt)
 	}
+}
+
+// dueLocked makes a session due, the ith of those that are.
+func (w *watchdog) dueLocked(i int, s *Session, now time.Time) {
+	if i >= burst {
+		now = now.Add(rand.N(w.pace.Every() / 8)) // #nosec G404 -- only spreads load
+	}
+	s.renewAt = lease.Earlier(s.renewAt, now)
+	w.scheduleLocked(s, time.Time{})
 }
 
 // suspectLocked makes the sessions of a key due: it was taken away by force, from whom else does not
@@ -124,8 +128,7 @@ func (w *watchdog) suspectLocked(key string, but lock.Mode, now time.Time) (foun
 	}
 	for _, s := range of {
 		s.renewing = false // the answer under way may be older
-		s.renewAt = lease.Earlier(s.renewAt, now)
-		w.scheduleLocked(s, time.Time{})
+		w.dueLocked(0, s, now)
 	}
 	return len(of) > 0
 }
@@ -196,12 +199,7 @@ func (w *watchdog) wakenLocked(now time.Time) (lost []*Hold) {
 		for _, h := range s.holds {
 			h.until = lease.OnBoth(now, h.until)
 		}
-		at := now
-		if i >= burst {
-			at = at.Add(rand.N(w.pace.Every() / 8)) // #nosec G404 -- only spreads load
-		}
-		s.renewAt = lease.Earlier(s.renewAt, at)
-		w.scheduleLocked(s, time.Time{})
+		w.dueLocked(i, s, now)
 	}
 	return lost
 }
@@ -219,9 +217,6 @@ func (w *watchdog) timeAnewLocked(now time.Time) {
 		}
 	}
 }
-
-// watchedLocked reports whether a hold of the session is the watchdog's to keep.
-func (s *Session) watchedLocked() bool { return s.keptHolds > 0 }
 
 // renewedLocked moves the deadlines on after a successful renewal, sent and answered at those instants.
 func (w *watchdog) renewedLocked(s *Session, sent, heard time.Time, length time.Duration) {

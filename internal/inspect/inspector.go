@@ -27,11 +27,10 @@ type Inspector struct {
 	conn    *conn.Conn
 	clients clients
 
-	mu     sync.Mutex
-	closed bool            // guarded by mu
-	calls  sync.WaitGroup  // calls under way and the commands that they left
-	life   context.Context // ends with Close
-	end    context.CancelFunc
+	mu    sync.Mutex      // between the last call and Close
+	calls sync.WaitGroup  // calls under way and the commands that they left
+	life  context.Context // ends with Close
+	end   context.CancelFunc
 }
 
 // Config is what an Inspector knows of its Client.
@@ -57,8 +56,7 @@ func New(cfg Config, c *conn.Conn) *Inspector {
 // Close lets every call return ErrClosed.
 func (i *Inspector) Close() {
 	i.mu.Lock()
-	i.closed = true
-	i.mu.Unlock()
+	defer i.mu.Unlock()
 	i.end()
 }
 
@@ -96,7 +94,7 @@ func (i *Inspector) begin(ctx context.Context) (bounded context.Context, done fu
 func (i *Inspector) enter(ended error) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if i.closed {
+	if i.life.Err() != nil {
 		return lock.ErrClosed
 	}
 	if ended == nil {
@@ -346,9 +344,7 @@ func asked[T any](f func() (T, error)) (val T, err error) {
 }
 
 func (i *Inspector) unavailable(name, op, addr string, err error) error {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if i.closed {
+	if i.life.Err() != nil {
 		return lock.ErrClosed
 	}
 	return &lock.UnavailableError{Name: name, Op: op, Nodes: []lock.NodeError{{Node: addr, Err: err}}}
