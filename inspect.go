@@ -69,7 +69,7 @@ func (c *Client) Locks(ctx context.Context, pattern string) iter.Seq2[Inspection
 // have ended. A forced unlock is logged, with the Client's name, and recorded as a span; with [Recorded] also in the
 // history on the server.
 func (c *Client) ForceUnlock(ctx context.Context, name string, opts ...ForceOption) (bool, error) {
-	set := settings.OfForce(opts)
+	set := settings.Of[settings.Force](opts)
 	e, err := c.forceUnlock(ctx, name, set)
 	if e.Count > 0 && set.Recorded {
 		c.inspector.Record(ctx, name, e, set)

@@ -36,7 +36,7 @@ type Evicted struct {
 // made (a missing permission, a server that does not answer), that is logged as a warning, and ForceUnlock returns what
 // it returns without the option. An eviction whose answer was lost is not recorded.
 func Recorded(by, reason string) ForceOption {
-	return settings.ForceFunc(func(s *settings.Force) {
+	return settings.Func[settings.Force](func(s *settings.Force) {
 		s.Recorded, s.By, s.Reason = true, by, reason
 	})
 }

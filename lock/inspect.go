@@ -138,7 +138,7 @@ type Process struct {
 // ForceOption changes one ForceUnlock. A nil ForceOption changes nothing.
 type ForceOption interface{ forceOption }
 
-type forceOption = settings.ForceOption
+type forceOption = settings.Option[settings.Force]
 
 // IfOwner ends the holds of this owner only. Pass the whole text, as State, Inspect and
 // log lines show it. If another owner holds the lock by then, ForceUnlock returns
@@ -150,5 +150,5 @@ func IfOwner(owner string) ForceOption { return IfOwners(owner) }
 // to evict. Those of them that hold the lock no more are left out; if only others hold it, ForceUnlock does as
 // with [IfOwner]. Without owners it ends no hold, and only wakes the waiters of a lock that is free.
 func IfOwners(owners ...string) ForceOption {
-	return settings.ForceFunc(func(s *settings.Force) { s.Owners, s.Bound = owners, true })
+	return settings.Func[settings.Force](func(s *settings.Force) { s.Owners, s.Bound = owners, true })
 }

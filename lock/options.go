@@ -43,7 +43,7 @@ func SettingsOf(opts []AcquireOption) AcquireSettings {
 // nothing.
 type Option interface{ option }
 
-type option = settings.LockOption
+type option = settings.Option[settings.Lock]
 
 // Fenced asks for a fencing token with every acquisition. [Hold].Token is then strictly
 // increasing over all holders of the name (of a read-write lock over its writers: readers
@@ -61,5 +61,5 @@ type option = settings.LockOption
 // Use it for all locks of a name, or for none. A hold of a lock without it has no token,
 // so re-entering that hold through a lock with it is an [ErrInvalidOption].
 func Fenced() Option {
-	return settings.LockFunc(func(s *settings.Lock) { s.Fenced = true })
+	return settings.Func[settings.Lock](func(s *settings.Lock) { s.Fenced = true })
 }

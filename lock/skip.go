@@ -31,7 +31,7 @@ const (
 // Lock objects of one name may have different values: each applies to the waiters of
 // that object.
 func WithSkipAfter(d time.Duration) Option {
-	return settings.LockFunc(func(s *settings.Lock) {
+	return settings.Func[settings.Lock](func(s *settings.Lock) {
 		if s.SkipAfter = d; d == 0 {
 			s.SkipAfter = -1 // not the default: refused
 		}

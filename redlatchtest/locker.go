@@ -40,7 +40,7 @@ type Locker struct {
 // NewLocker returns a free lock. It ignores all options except [redlatch.Fenced], so that it can
 // stand for a lock of any kind.
 func NewLocker(name string, opts ...redlatch.Option) *Locker {
-	return &Locker{name: name, fenced: settings.OfLock(opts).Fenced}
+	return &Locker{name: name, fenced: settings.Of[settings.Lock](opts).Fenced}
 }
 
 var _ redlatch.Locker = (*Locker)(nil)

@@ -17,7 +17,7 @@ import (
 // stand back. Without it, readers that arrive after a waiting writer stand back until
 // that writer has had its turn, has given up or has died.
 func PreferReaders() lock.Option {
-	return settings.LockFunc(func(s *settings.Lock) { s.PreferReaders = true })
+	return settings.Func[settings.Lock](func(s *settings.Lock) { s.PreferReaders = true })
 }
 
 // ShareReads lets the readers of one process share a hold on the server: a reader
@@ -48,7 +48,7 @@ func PreferReaders() lock.Option {
 // under their own write lock, and members of a QuorumLock. For other kinds of lock the option
 // is a [lock.ErrInvalidOption].
 func ShareReads() lock.Option {
-	return settings.LockFunc(func(s *settings.Lock) { s.ShareReads = true })
+	return settings.Func[settings.Lock](func(s *settings.Lock) { s.ShareReads = true })
 }
 
 const (

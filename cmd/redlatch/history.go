@@ -97,7 +97,7 @@ func (s screen) history(out io.Writer, past []redlatch.Eviction) {
 
 // recorded has an eviction noted in the history; lost tells why it is not, if it ended a hold.
 func recorded(by, reason string, lost *error) redlatch.ForceOption {
-	return settings.ForceFunc(func(s *settings.Force) {
+	return settings.Func[settings.Force](func(s *settings.Force) {
 		s.Recorded, s.By, s.Reason, s.Told = true, by, reason, func(err error) { *lost = err }
 	})
 }

@@ -44,7 +44,7 @@ type opener interface {
 
 // Open makes a lock object of its zero value and returns it.
 func Open[O opener](o O, c *Core, name string, opts ...lock.Option) O {
-	o.open(c, name, settings.OfLock(opts))
+	o.open(c, name, settings.Of[settings.Lock](opts))
 	return o
 }
 

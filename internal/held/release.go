@@ -218,13 +218,13 @@ func (rel *Releasing) begin(ctx context.Context, r *Registry, holds []*Hold, not
 	for i, h := range holds {
 		if closed {
 			if rel.errs[i] = lock.ErrClosed; h.state == stateLost || h.state == stateReleased {
-				rel.errs[i] = h.releasingLocked().err // Close changes nothing for what had ended before
+				_, rel.errs[i] = h.releasingLocked() // Close changes nothing for what had ended before
 			}
 			continue
 		}
 		lost = append(lost, r.expireLocked(h.session, now)...)
-		if res := h.releasingLocked(); res != nil {
-			rel.errs[i] = res.err
+		if over, err := h.releasingLocked(); over {
+			rel.errs[i] = err
 			continue
 		}
 		rel.parts = append(rel.parts, part{lock: h.session.Lock, claim: h.claim, field: h.session.Field, hold: h, rel: rel, ctx: h.ctx, index: i})
@@ -401,8 +401,8 @@ func (rel *Releasing) prepare() {
 		if h.state != stateReleasing {
 			// another Unlock, a loss or Close came first
 			if !rel.unheard { // else the next Unlock tells what came of it
-				if res := h.releasingLocked(); res != nil {
-					rel.errs[p.index] = res.err
+				if over, err := h.releasingLocked(); over {
+					rel.errs[p.index] = err
 				}
 			}
 			p.claim.Gate.Leave()

@@ -9,28 +9,25 @@ import (
 
 // What a release comes to for a hold.
 
-// unlockResult says that there is nothing to release.
-type unlockResult struct{ err error }
-
-// releasingLocked marks the hold as being released; a result says that there is
-// nothing to do.
-func (h *Hold) releasingLocked() *unlockResult {
+// releasingLocked marks the hold as being released; over says that there is nothing to do, and err
+// what an Unlock returns then.
+func (h *Hold) releasingLocked() (over bool, err error) {
 	switch h.state {
 	case stateHeld:
 		h.state, h.cause = stateReleasing, lock.ErrUnlocked
 		h.session.unkeepLocked(h)
 		h.retireLocked()
 		h.session.reg.dog.scheduleLocked(h.session, time.Time{})
-		return nil
+		return false, nil
 	case stateReleasing:
-		return nil // another Unlock is at it: wait behind it
+		return false, nil // another Unlock is at it: wait behind it
 	case stateLost:
 		h.state, h.result = stateReleased, h.lost
-		return &unlockResult{h.lost}
+		return true, h.lost
 	case stateClosed:
-		return &unlockResult{lock.ErrClosed}
+		return true, lock.ErrClosed
 	default:
-		return &unlockResult{h.releasedLocked()}
+		return true, h.releasedLocked()
 	}
 }
 
@@ -94,13 +91,10 @@ func (p *part) releaseLost() error {
 	h, r := p.hold, p.hold.session.reg
 	r.mu.Lock()
 	lost := r.loseLocked(h.session, lock.LossGone, nil)
-	res := h.releasingLocked()
+	_, err := h.releasingLocked()
 	r.mu.Unlock()
 	r.tellBut(lost, p.rel)
-	if res == nil {
-		return nil
-	}
-	return res.err
+	return err
 }
 
 // leavesLocked reports whether an ended session may still stand on the server for a

@@ -16,7 +16,7 @@ func TestSkipAfter(t *testing.T) {
 		lock.MinSkipAfter: lock.MinSkipAfter, time.Minute: time.Minute, lock.MaxSkipAfter: lock.MaxSkipAfter,
 		0: -1, -time.Second: -1, lock.MinSkipAfter - 1: -1, lock.MaxSkipAfter + 1: -1,
 	} {
-		got, err := SkipAfter(settings.OfLock([]lock.Option{lock.WithSkipAfter(d)}))
+		got, err := SkipAfter(settings.Of[settings.Lock]([]lock.Option{lock.WithSkipAfter(d)}))
 		if (want < 0) != errors.Is(err, lock.ErrInvalidOption) || (want > 0 && (err != nil || got != want)) {
 			t.Errorf("%v: %v %v", d, got, err)
 		}

@@ -17,24 +17,6 @@ type Lock struct {
 	ShareReads bool
 }
 
-// LockOption fills in a part of Lock.
-type LockOption interface{ fill(s *Lock) }
-
-// LockFunc is a LockOption.
-type LockFunc func(s *Lock)
-
-func (f LockFunc) fill(s *Lock) { f(s) }
-
-// OfLock applies opts.
-func OfLock[O LockOption](opts []O) (s Lock) {
-	for _, o := range opts {
-		if any(o) != nil {
-			o.fill(&s)
-		}
-	}
-	return s
-}
-
 // Force is what the options of a ForceUnlock fill in.
 type Force struct {
 	Owners []string // the only owners to evict, if Bound is set
@@ -45,16 +27,16 @@ type Force struct {
 	Told       func(err error) // hears why it was not recorded, or nil; nil: nobody hears
 }
 
-// ForceOption fills in a part of Force.
-type ForceOption interface{ fill(s *Force) }
+// Option fills in a part of S.
+type Option[S any] interface{ fill(s *S) }
 
-// ForceFunc is a ForceOption.
-type ForceFunc func(s *Force)
+// Func is an Option.
+type Func[S any] func(s *S)
 
-func (f ForceFunc) fill(s *Force) { f(s) }
+func (f Func[S]) fill(s *S) { f(s) }
 
-// OfForce applies opts.
-func OfForce[O ForceOption](opts []O) (s Force) {
+// Of applies opts.
+func Of[S any, O Option[S]](opts []O) (s S) {
 	for _, o := range opts {
 		if any(o) != nil {
 			o.fill(&s)
