@@ -241,3 +241,50 @@ func (p *part) valid(now time.Time) bool {
 	}
 	return true
 }
+
+// giveBack frees what a failed round took, of which some may be nil. It waits for the answers, but not for longer than
+// limit, nor past the end of the wait, of ctx or of a client: what can't be freed by then is freed in the background,
+// or by its lease.
+func (a *acquisition) giveBack(parts []*part, limit time.Duration) {
+	var waits []func() []error
+	for i, p := range parts {
+		if p != nil {
+			parts[i] = nil // whatever its release comes to, it is not begun again
+			waits = append(waits, p.release(context.WithoutCancel(a.ctx), time.Now()))
+		}
+	}
+	if len(waits) == 0 {
+		return
+	}
+	ctx, cancel := a.limited()
+	defer cancel()
+	over := time.NewTimer(limit)
+	defer over.Stop()
+	freed := make(chan any, 1)
+	go func() { // ends with the answers, whose time is bounded
+		freed <- caught(func() {
+			for _, wait := range waits {
+				wait()
+			}
+		})
+	}()
+	look := time.NewTicker(50 * time.Millisecond)
+	defer look.Stop()
+	for {
+		select {
+		case broke := <-freed:
+			if broke != nil {
+				panic(broke)
+			}
+			return
+		case <-ctx.Done():
+			return
+		case <-over.C:
+			return
+		case <-look.C:
+			if a.m.closed(a.ctx) {
+				return
+			}
+		}
+	}
+}

@@ -1,9 +1,6 @@
 package multilock
 
-import (
-	"errors"
-	"sync"
-)
+import "errors"
 
 // errBroken is what a member is refused with whose goroutine ended without an answer.
 var errBroken = errors.New("code of the user's ended its goroutine")
@@ -18,21 +15,37 @@ func caught(f func()) (broke any) {
 	return nil
 }
 
-// together calls f for some indexes at once, each in a goroutine, and waits for them. What one of
-// them panics with, the caller does.
+// result is what one of several calls came to.
+type result[T any] struct {
+	i     int
+	val   T
+	err   error
+	broke any // it panicked with that
+}
+
+// atOnce calls f for each i below n in a goroutine, which ends with f, and returns what they come to.
+func atOnce[T any](n int, f func(i int) (T, error)) <-chan result[T] {
+	results := make(chan result[T], n)
+	for i := range n {
+		go func() {
+			r := result[T]{i: i, err: errBroken}
+			defer func() { results <- r }()
+			r.broke = caught(func() { r.val, r.err = f(i) })
+		}()
+	}
+	return results
+}
+
+// together calls f for some indexes at once and waits for them. What one of them panics with, the caller does.
 func together(indexes []int, f func(i int)) {
-	if len(indexes) == 0 {
-		return
-	}
-	broke := make([]any, len(indexes))
-	var all sync.WaitGroup
-	for n, i := range indexes {
-		all.Go(func() { broke[n] = caught(func() { f(i) }) }) // ends with f
-	}
-	all.Wait()
-	for _, b := range broke {
-		if b != nil {
-			panic(b)
+	var broke any
+	results := atOnce(len(indexes), func(n int) (_ struct{}, err error) { f(indexes[n]); return })
+	for range indexes {
+		if r := <-results; r.broke != nil {
+			broke = r.broke
 		}
+	}
+	if broke != nil {
+		panic(broke)
 	}
 }

@@ -109,13 +109,13 @@ func (c *count) verdict() (*hold, error) {
 	if err == nil {
 		kept, rest, token, late := c.keep()
 		if err = late; err == nil {
-			q.release(rest)
+			q.giveBack(rest, q.limit)
 			h := newHold(q.plain, q.m, kept, q.need)
 			h.token = token
 			return h, nil
 		}
 	}
-	q.release(parts)
+	q.giveBack(parts, q.limit)
 	return nil, err
 }
 

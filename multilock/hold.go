@@ -377,26 +377,17 @@ func (h *hold) extend(ctx context.Context, length time.Duration) error {
 	inner, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, cancel)
 	_, holds := h.members()
-	type result struct {
-		err   error
-		broke any
-	}
-	results := make(chan result, len(holds))
-	var open sync.WaitGroup
-	for _, m := range holds {
-		open.Go(func() { // ends with Extend, whose time is bounded
-			r := result{err: errBroken}
-			defer func() { results <- r }()
-			r.broke = caught(func() { r.err = h.extendMember(inner, m, length) })
-		})
-	}
+	results := atOnce(len(holds), func(i int) (_ struct{}, err error) { // each is bounded
+		return struct{}{}, h.extendMember(inner, holds[i], length)
+	})
 	began := time.Now()
 	var grace <-chan time.Time
 	var errs []error
-	for ok := 0; ok+len(errs) < len(holds); {
+	for ok, answered := 0, 0; answered < len(holds); {
 		select {
 		case r := <-results:
 			err := r.err
+			answered++
 			if r.broke != nil {
 				stop()
 				cancel()
@@ -417,7 +408,9 @@ func (h *hold) extend(ctx context.Context, length time.Duration) error {
 		}
 		stop()
 		go func() { // ends with the last Extend
-			open.Wait()
+			for range len(holds) - answered {
+				<-results
+			}
 			cancel()
 		}()
 		return nil

@@ -94,21 +94,7 @@ func (m *MultiLock) forceUnlock(ctx context.Context) (bool, error) {
 func each[T any](ctx context.Context, m *MultiLock, ops []operated, f func(context.Context, operated) (T, error)) ([]T, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	type result struct {
-		i   int
-		val T
-		err error
-
-		broke any
-	}
-	results := make(chan result, len(ops))
-	for i, o := range ops {
-		go func() { // ends with the call, which is bounded
-			r := result{i: i, err: errBroken}
-			defer func() { results <- r }()
-			r.broke = caught(func() { r.val, r.err = f(ctx, o) })
-		}()
-	}
+	results := atOnce(len(ops), func(i int) (T, error) { return f(ctx, ops[i]) }) // each is bounded
 	out, errs := make([]T, len(ops)), make([]error, 0, len(ops))
 	for answered := 0; len(errs)+answered < len(ops); {
 		r := <-results

@@ -378,29 +378,3 @@ func (q *quorum) use(i int) use {
 	l := q.m.leaves[i].eng
 	return use{l.Key(), l.Kind().Traits().Mode}
 }
-
-// release gives the parts back and waits for the answers, no longer than a node
-// may take, and not past the end of the wait or of ctx.
-func (q *quorum) release(parts []*part) {
-	if len(parts) == 0 {
-		return
-	}
-	notify := make(chan *held.Releasing, len(parts))
-	for _, p := range parts {
-		held.Release(q.ctx, p.eng, notify)
-	}
-	ctx, cancel := q.limited()
-	defer cancel()
-	t := time.NewTimer(q.limit)
-	defer t.Stop()
-	for freed := 0; freed < len(parts); {
-		select {
-		case <-notify:
-			freed++
-		case <-ctx.Done():
-			return
-		case <-t.C:
-			return
-		}
-	}
-}

@@ -1,7 +1,6 @@
 package multilock
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -140,7 +139,7 @@ func (r *rounds) tryInto(parts []*part, first int) (busy int, err error) {
 		busy, err = r.look(parts, errs)
 	}
 	if err != nil {
-		r.giveBack(parts)
+		r.giveBack(parts, time.Hour)
 	}
 	return busy, err
 }
@@ -221,46 +220,4 @@ func (r *rounds) twice(parts []*part, errs []error) error {
 		}
 	}
 	return nil
-}
-
-// giveBack frees what a failed round took. It waits for the answers, but not past the end of
-// the wait, of ctx or of a client: what can't be freed by then is freed in the background, or by its lease.
-func (r *rounds) giveBack(parts []*part) {
-	var waits []func() []error
-	for i, p := range parts {
-		if p != nil {
-			parts[i] = nil // whatever its release comes to, it is not begun again
-			waits = append(waits, p.release(context.WithoutCancel(r.ctx), time.Now()))
-		}
-	}
-	if len(waits) == 0 {
-		return
-	}
-	ctx, cancel := r.limited()
-	defer cancel()
-	freed := make(chan any, 1)
-	go func() { // ends with the answers, whose time is bounded
-		freed <- caught(func() {
-			for _, wait := range waits {
-				wait()
-			}
-		})
-	}()
-	look := time.NewTicker(50 * time.Millisecond)
-	defer look.Stop()
-	for {
-		select {
-		case broke := <-freed:
-			if broke != nil {
-				panic(broke)
-			}
-			return
-		case <-ctx.Done():
-			return
-		case <-look.C:
-			if r.m.closed(r.ctx) {
-				return
-			}
-		}
-	}
 }
