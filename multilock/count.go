@@ -32,7 +32,7 @@ func (c *count) add(a answer) {
 	if a.Hold == nil {
 		c.failed++
 	}
-	defer func() { stateOf(q.m.leaves[a.i].eng).note(q.trouble[a.i]) }()
+	defer q.note(a.i)
 	age, trusted := q.trusted(a)
 	nodes := nodesOf(a.Err)
 	trouble := &q.trouble[a.i]
@@ -148,7 +148,7 @@ func (c *count) newDeployment() {
 		all = all && a.Hold != nil && !lease.Passed(now, a.Hold.ValidUntil())
 		if a.Hold != nil { // that it is young is not what is in the way
 			q.trouble[i].Err = nil
-			stateOf(q.m.leaves[i].eng).note(q.trouble[i])
+			q.note(i)
 		}
 	}
 	if !all {

@@ -111,7 +111,7 @@ func (a *acquisition) takeQuorum() (*hold, error) {
 	defer q.fellow.leave()
 	if !q.once && q.standBehind() {
 		for i, l := range q.m.leaves { // as those found who had their turn
-			q.trouble[i] = stateOf(l.eng).lastTrouble()
+			q.trouble[i] = q.behind.lastTrouble(l.eng.Core().ID())
 		}
 		q.last = q.away(q.behind.inTheWay())
 		return nil, q.notAcquired(q.last)
@@ -194,7 +194,9 @@ func (q *quorum) run() (*hold, error) {
 			return nil, lock.ErrClosed
 		}
 		h, err := q.tryRound()
-		q.behind.saw(err)
+		if q.turn { // else it may be about this owner
+			q.behind.saw(err)
+		}
 		if err == nil {
 			return h, nil
 		}
@@ -204,6 +206,14 @@ func (q *quorum) run() (*hold, error) {
 		if err := q.wait(err); err != nil {
 			return nil, err
 		}
+	}
+}
+
+// note tells those in line how copy i is of no use to the one that has its turn, or that it is. Whoever asks without a
+// turn may be refused for what its owner holds, or asks for.
+func (q *quorum) note(i int) {
+	if q.turn {
+		q.behind.note(q.m.leaves[i].eng.Core().ID(), q.trouble[i])
 	}
 }
 

@@ -27,8 +27,7 @@ type state struct {
 	restarted bool
 	// guarded by mu: the locks of which that run is known to have forgotten nothing, though it is
 	// young; see count.newDeployment. Empty once it is old.
-	free    map[use]bool
-	trouble lock.NodeError // guarded by mu: why it was of no use when it was last asked
+	free map[use]bool
 }
 
 // use is a lock in a mode.
@@ -50,20 +49,6 @@ func stateOf(l *engine.Lock) *state {
 		}
 	}).(*state)
 	return s
-}
-
-// note keeps what the last answer, or its absence, came to.
-func (s *state) note(trouble lock.NodeError) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.trouble = trouble
-}
-
-// lastTrouble is what was noted last.
-func (s *state) lastTrouble() lock.NodeError {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.trouble
 }
 
 // lastServer is the run_id of the server that answered last; "" if none was asked.
@@ -132,6 +117,8 @@ type line struct {
 	// that one's lease ends
 	busy *lock.NotAcquiredError
 	ends time.Time
+	// guarded by s.mu: why the copy of a client was of no use when it was last asked
+	trouble map[string]lock.NodeError
 }
 
 // line finds the line of a name; leave gives it back.
@@ -140,7 +127,7 @@ func (s *state) line(name string) *line {
 	defer s.mu.Unlock()
 	l := s.lines[name]
 	if l == nil {
-		l = &line{s: s, name: name}
+		l = &line{s: s, name: name, trouble: map[string]lock.NodeError{}}
 		s.lines[name] = l
 	}
 	l.refs++
@@ -158,6 +145,20 @@ func (l *line) saw(err error) {
 	if l.busy = busy; busy != nil {
 		l.ends = time.Now().Add(busy.Remaining - busy.Age)
 	}
+}
+
+// note keeps what the last answer of a copy, or its absence, came to.
+func (l *line) note(client string, trouble lock.NodeError) {
+	l.s.mu.Lock()
+	defer l.s.mu.Unlock()
+	l.trouble[client] = trouble
+}
+
+// lastTrouble is what was noted last.
+func (l *line) lastTrouble(client string) lock.NodeError {
+	l.s.mu.Lock()
+	defer l.s.mu.Unlock()
+	return l.trouble[client]
 }
 
 // inTheWay is what those hear who did not have their turn; nil: nothing is known.

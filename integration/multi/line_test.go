@@ -9,6 +9,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/integration/bed"
+	"github.com/redlatch/redlatch/internal/luascript"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
@@ -86,6 +87,66 @@ func TestErrorsOfAQuorumsLine(t *testing.T) {
 			})
 			leave()
 			bed.Want(t, (<-first).Err, context.Canceled)
+		})
+	}
+}
+
+// TestAQuorumsLineHearsNothingOfOthers: who stands in the line of its process is not told of an outage because another
+// owner, or an acquisition of another lock, was refused by the same servers: they answer, and the lock is busy.
+func TestAQuorumsLineHearsNothingOfOthers(t *testing.T) {
+	t.Parallel()
+	for what, tc := range map[string]struct {
+		reads bool // the lock is held for reading
+		want  error
+		asks  func(cs []*redlatch.Client) redlatch.Locker // with the context of the hold
+	}{
+		"an owner that reads asks to write": {
+			true, redlatch.ErrUpgrade,
+			func(cs []*redlatch.Client) redlatch.Locker { _, write := readWrite(cs); return write },
+		},
+		"an owner without tokens asks for one": {
+			false, redlatch.ErrInvalidOption,
+			func(cs []*redlatch.Client) redlatch.Locker {
+				_, write := readWrite(cs, redlatch.Fenced())
+				return write
+			},
+		},
+		"the keys of another lock hold data": {
+			true, redlatch.ErrInvalidName,
+			func(cs []*redlatch.Client) redlatch.Locker { return quorum(cs, "data") },
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			list := servers(t, 3)
+			cs := clients(t, list)
+			read, write := readWrite(cs)
+			held := write
+			if tc.reads {
+				held = read
+			}
+			h := bed.Lock(t, t.Context(), held)
+			ctx, leave := context.WithCancel(t.Context())
+			defer leave()
+			first := bed.Async(ctx, write)
+			for _, s := range list {
+				s.Do(t, "SET", "data", "of an application")
+				bed.Eventually(t, "it waits, and has the turn", func() bool { return s.Int(t, "ZCARD", luascript.RWMarksKey("rw")) == 1 })
+			}
+			bed.Listeners(t, 1, "rw", list...)
+			time.Sleep(100 * time.Millisecond) // it looks once more, and not again for most of a second
+			_, err := tc.asks(cs).TryLock(h.Context(), 0, 0)
+			bed.Want(t, err, tc.want)
+			_, err = write.TryLock(t.Context(), 300*time.Millisecond, 0)
+			if !errors.Is(err, redlatch.ErrNotAcquired) || errors.Is(err, redlatch.ErrUnavailable) || errors.Is(err, tc.want) {
+				t.Errorf("who stands in line was told: %v", err)
+			}
+			leave()
+			bed.Want(t, (<-first).Err, context.Canceled)
+			bed.Unlock(t, h)
+			for _, s := range list {
+				s.Do(t, "DEL", "data")
+			}
 		})
 	}
 }
