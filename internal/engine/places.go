@@ -50,6 +50,8 @@ type place struct {
 	late  *placesNode // whose late places it is among; nil: it is in the heap of all, or in none
 	gone  bool
 	again bool // refresh once more when the one under way has ended
+
+	failing bool // the last refresh failed; of the one under way
 }
 
 // Spot implements lease.Timed.
@@ -205,6 +207,7 @@ type refreshing struct {
 	mu     sync.Mutex
 	failed int   // guarded by mu
 	first  error // guarded by mu
+	news   bool  // guarded by mu; of a place that did not fail before
 }
 
 func (r *refreshing) Len() int { return len(r.due) }
@@ -236,10 +239,13 @@ func (r *refreshing) answered(p *place, a batch.Answer) {
 		if r.failed++; r.first == nil {
 			r.first = a.Err
 		}
+		r.news = r.news || !p.failing
 		r.mu.Unlock()
+		p.failing = true
 		r.w.back(p, time.Now().Add(min(p.q.Every()/4, time.Second))) // it may be asked since a message was missed
 		return
 	}
+	p.failing = false
 	p.a.mu.Lock()
 	wake, next := p.q.Refreshed(&p.a.about().attempt, a.Vals, a.Sent)
 	p.a.mu.Unlock()
@@ -259,14 +265,14 @@ func (r *refreshing) failedBefore() bool {
 	return r.node.failing
 }
 
-// End lets the next batch go, and tells once that the node's refreshes fail.
+// End lets the next batch go, and tells once that the node's refreshes fail: others of it may work meanwhile.
 func (r *refreshing) End() {
 	w, c := r.w, r.w.core
 	r.mu.Lock()
-	failed, first := r.failed, r.first
+	failed, first, news := r.failed, r.first, r.news
 	r.mu.Unlock()
 	w.mu.Lock()
-	tell := failed > 0 && !r.node.failing
+	tell := news && !r.node.failing
 	r.node.failing = failed > 0
 	w.endedLocked(r.node)
 	w.mu.Unlock()

@@ -167,31 +167,33 @@ func frozenNode(t *testing.T, node func(uint16) string) {
 	free(t, holders...)
 }
 
-// That a node's refreshes fail is told once, until one succeeds, whatever the other nodes answer.
+// That refreshes fail is told once, until they succeed, whatever is answered for other locks, of the same node or of others.
 func TestFailingRefreshesAreToldOfOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var said bytes.Buffer // News tells one after the other
-		f, core := newFakeWith(t, func(f *fakeRedis, cfg *engine.Config) {
-			f.topo = conn.Topology{Cluster: true}
-			cfg.Log = slog.New(slog.NewTextHandler(&said, nil))
+	for name, node := range map[string]func(uint16) string{"two nodes": nil, "one node": func(uint16) string { return "one" }} {
+		bubble(t, name, func(t *testing.T) {
+			var said bytes.Buffer // News tells one after the other
+			f, core := newFakeWith(t, func(f *fakeRedis, cfg *engine.Config) {
+				f.topo = conn.Topology{Cluster: true, Node: node}
+				cfg.Log = slog.New(slog.NewTextHandler(&said, nil))
+			})
+			other := second(t, f)
+			ctx, cancel := context.WithCancel(t.Context())
+			var wg sync.WaitGroup
+			for _, name := range []string{"{well}0", "{failing}0"} {
+				h := take(t, t.Context(), other, name)
+				defer free(t, h)
+				wg.Go(func() { _, _ = queued(core, name, time.Second).Lock(ctx) })
+			}
+			for i := 1; i <= 2; i++ {
+				f.onBefore(fault{script: luascript.Renew, key: "{failing}0", err: errLost}.hook())
+				time.Sleep(10 * time.Second)
+				synctest.Wait()
+				testbed.Equal(t, strings.Count(said.String(), "refreshing the places"), i, "times that it is told:", &said)
+				f.onBefore(nil)
+				time.Sleep(10 * time.Second)
+			}
+			cancel()
+			wg.Wait()
 		})
-		other := second(t, f)
-		ctx, cancel := context.WithCancel(t.Context())
-		var wg sync.WaitGroup
-		for _, name := range []string{"{well}0", "{failing}0"} {
-			h := take(t, t.Context(), other, name)
-			defer free(t, h)
-			wg.Go(func() { _, _ = queued(core, name, time.Second).Lock(ctx) })
-		}
-		for i := 1; i <= 2; i++ {
-			f.onBefore(fault{script: luascript.Renew, key: "{failing}0", err: errLost}.hook())
-			time.Sleep(10 * time.Second)
-			synctest.Wait()
-			testbed.Equal(t, strings.Count(said.String(), "refreshing the places"), i, "times that it is told:", &said)
-			f.onBefore(nil)
-			time.Sleep(10 * time.Second)
-		}
-		cancel()
-		wg.Wait()
-	})
+	}
 }
