@@ -3,7 +3,6 @@ package conn
 import (
 	"cmp"
 	"context"
-	"errors"
 	"reflect"
 	"time"
 
@@ -81,23 +80,13 @@ func (c *Conn) probe(ctx context.Context, key func(string) string) error {
 		}
 	}
 	cmd := Command{Script: luascript.Renew, Keys: []string{name}, Args: []string{"nobody", "0"}}
-	r, err := parse(c.client.Do(ctx, c.evalsha(cmd)))
-	if isNoScript(err) {
-		r, err = parse(c.client.Do(ctx, c.eval(cmd)))
-	}
-	var answer *rueidis.RedisError
-	switch {
-	case err == nil && r.Int(0) != -1:
-		return nil
-	case err == nil, errors.As(err, &answer) && hasCode(answer.Error(), "READONLY"):
+	r, err := c.answer(ctx, cmd, c.client.Do(ctx, c.evalsha(cmd)))
+	switch _, answered := answerOf(err); {
+	case err == nil && r.Int(0) == -1, answers(err, "READONLY"):
 		return &lock.InvalidOptionError{Option: "client", Reason: "it sends scripts to a server that refuses writes: a replica can't decide who holds a lock"}
-	case errors.As(err, &answer):
+	case err == nil, answered:
 		return nil // no permission for this key, or a state that passes: the locks will tell
 	}
-	return c.unreachable(c.Clean(err))
-}
-
-func (c *Conn) unreachable(err error) error {
 	return &lock.UnavailableError{Op: "connect", Nodes: []lock.NodeError{{Node: masterAddr(c.client), Err: err}}}
 }
 
@@ -123,7 +112,9 @@ func connWriteTimeout(opt rueidis.ClientOption) time.Duration {
 // through a borrowed client stops waiting at Close, since nobody closes its
 // connection then.
 func (c *Conn) lasting(ctx context.Context) context.Context {
-	ctx = uncancelled(ctx)
+	if ctx.Done() != nil {
+		ctx = context.WithoutCancel(ctx)
+	}
 	if c.left == nil {
 		return ctx
 	}

@@ -193,7 +193,12 @@ func (c *Conn) Run(ctx context.Context, cmd Command) (r Reply, err error) {
 	if cmd.Acks > 0 || cmd.Tell {
 		return c.runMore(ctx, cmd)
 	}
-	r, err = c.parse(c.client.Do(ctx, c.evalsha(cmd)))
+	return c.answer(ctx, cmd, c.client.Do(ctx, c.evalsha(cmd)))
+}
+
+// answer reads what came of a command that was sent by its script's name.
+func (c *Conn) answer(ctx context.Context, cmd Command, res rueidis.RedisResult) (Reply, error) {
+	r, err := c.parse(res)
 	if isNoScript(err) {
 		r, err = c.parse(c.client.Do(ctx, c.eval(cmd)))
 	}
@@ -258,21 +263,10 @@ func (c *Conn) runMore(ctx context.Context, cmd Command) (Reply, error) {
 		res = res[1:]
 	}
 	if cmd.Tell {
-		told, terr := parse(res[0])
-		if isNoScript(terr) {
-			told, terr = c.parse(c.client.Do(ctx, c.eval(who)))
-		}
-		r.Server, r.ServerErr = Server{RunID: told.Str(1)}, spoiled(who, terr)
+		told, terr := c.answer(ctx, who, res[0])
+		r.Server, r.ServerErr = Server{RunID: told.Str(1)}, terr
 	}
 	return r, nil
-}
-
-// uncancelled keeps a context's values alone.
-func uncancelled(ctx context.Context) context.Context {
-	if ctx.Done() == nil {
-		return ctx
-	}
-	return context.WithoutCancel(ctx)
 }
 
 // RunMulti implements Runner.
@@ -290,14 +284,7 @@ func (c *Conn) RunMulti(ctx context.Context, cmds []Command, out []Result) []Res
 		multi = append(multi, c.evalsha(cmds[i]))
 	}
 	for i, res := range c.client.DoMulti(ctx, multi...) {
-		out[i].Reply, out[i].Err = c.parse(res)
-		if isNoScript(out[i].Err) {
-			out[i].Reply, out[i].Err = c.parse(c.client.Do(ctx, c.eval(cmds[i])))
-		}
-		if IsTryAgain(out[i].Err) {
-			out[i].Reply, out[i].Err = c.halfway(ctx, cmds[i], out[i].Err)
-		}
-		out[i].Err = spoiled(cmds[i], out[i].Err)
+		out[i].Reply, out[i].Err = c.answer(ctx, cmds[i], res)
 	}
 	return out
 }

@@ -1,7 +1,6 @@
 package conn
 
 import (
-	"crypto/tls"
 	"maps"
 	"slices"
 	"sync"
@@ -89,7 +88,8 @@ func (c *Conn) endAll() {
 		before()
 	}
 	for _, l := range c.dial.open() {
-		l.end()
+		// The client library sees that when it reads, and closes it, too.
+		_ = bare(l.Conn).Close() // TLS's own Close would wait for a server that reads nothing
 	}
 }
 
@@ -101,13 +101,4 @@ func (o *dialler) open() []*tracked {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return slices.Collect(maps.Keys(o.conns))
-}
-
-// end ends the connection; the client library sees that when it reads, and closes it, too.
-func (l *tracked) end() {
-	inner := l.Conn
-	if tc, ok := inner.(*tls.Conn); ok {
-		inner = tc.NetConn() // its own Close would wait for a server that reads nothing
-	}
-	_ = inner.Close()
 }

@@ -169,56 +169,46 @@ func (o *dialler) handshake(ctx context.Context, tc *tls.Conn, addr string, d *n
 	return err
 }
 
+// probe makes a connection of its own, for one question, and ends it.
+func probe(ctx context.Context, addr string, d *net.Dialer, ask func(c net.Conn) error) error {
+	c, err := d.DialContext(ctx, network(addr), addr)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = c.Close() }() // The answer is all that is wanted.
+	defer context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })()
+	return ask(c)
+}
+
 // answersPlain reports whether a server answers at addr without TLS. It sends no
 // secret: any answer will do, a refusal too.
 func answersPlain(ctx context.Context, addr string, d *net.Dialer) bool {
-	c, err := d.DialContext(ctx, network(addr), addr)
-	if err != nil {
-		return false
-	}
-	defer func() { _ = c.Close() }() // One byte is all that is wanted.
-	defer context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })()
-	if _, err := c.Write([]byte("PING\r\n")); err != nil {
-		return false
-	}
 	var b [1]byte
-	if _, err := c.Read(b[:]); err != nil {
-		return false
-	}
+	_ = probe(ctx, addr, d, func(c net.Conn) error { // Without an answer b is 0.
+		_, _ = c.Write([]byte("PING\r\n"))
+		_, err := c.Read(b[:])
+		return err
+	})
 	return b[0] == '+' || b[0] == '-'
 }
 
 // answersTLS reports whether a server speaks TLS at addr, whatever its certificate.
 func answersTLS(ctx context.Context, addr string, d *net.Dialer) bool {
-	c, err := d.DialContext(ctx, network(addr), addr)
-	if err != nil {
-		return false
-	}
-	defer func() { _ = c.Close() }() // The handshake is all that is wanted.
-	//nolint:gosec // Nothing is sent: the question is only which protocol the port speaks.
-	err = tls.Client(c, &tls.Config{InsecureSkipVerify: true}).HandshakeContext(ctx)
+	err := probe(ctx, addr, d, func(c net.Conn) error {
+		//nolint:gosec // Nothing is sent: the question is only which protocol the port speaks.
+		return tls.Client(c, &tls.Config{InsecureSkipVerify: true}).HandshakeContext(ctx)
+	})
 	return err == nil || isAlert(err)
 }
 
-// alertOf connects as dial does and returns the alert that the server sends after the
-// handshake, or nil: with TLS 1.3 a refusal of the client's certificate comes that
-// late, and may be lost if something is written meanwhile.
+// alertOf connects as dial does and returns why that, or the first answer, fails. With TLS 1.3 the alert by which
+// a server refuses the client's certificate comes that late, and may be lost if something is written meanwhile.
 func alertOf(ctx context.Context, addr string, d *net.Dialer, cfg *tls.Config) error {
-	c, err := d.DialContext(ctx, network(addr), addr)
-	if err != nil {
-		return nil
-	}
-	defer func() { _ = c.Close() }() // The alert is all that is wanted.
-	defer context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })()
-	tc := tls.Client(c, named(cfg, addr))
-	if err = tc.HandshakeContext(ctx); err == nil {
+	return probe(ctx, addr, d, func(c net.Conn) error {
 		var b [1]byte
-		_, err = tc.Read(b[:]) // the server doesn't speak first
-	}
-	if isAlert(err) {
+		_, err := tls.Client(c, named(cfg, addr)).Read(b[:]) // makes the handshake; the server doesn't speak first
 		return err
-	}
-	return nil
+	})
 }
 
 // isAlert reports whether err is a TLS alert that the other side has sent.
@@ -234,16 +224,14 @@ func isAlert(err error) bool {
 // greeting is what a server says before it is asked, and before it closes: that it has
 // no place, or that it serves its own machine only. "" if it says nothing.
 func greeting(ctx context.Context, addr string, d *net.Dialer, cfg *tls.Config) string {
-	c, err := d.DialContext(ctx, network(addr), addr)
-	if err != nil {
-		return ""
-	}
-	defer func() { _ = c.Close() }() // Only read from.
-	defer context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })()
-	if cfg != nil {
-		c = tls.Client(c, named(cfg, addr))
-	}
-	line, err := bufio.NewReader(io.LimitReader(c, 4096)).ReadString('\n')
+	var line string
+	err := probe(ctx, addr, d, func(c net.Conn) (err error) {
+		if cfg != nil {
+			c = tls.Client(c, named(cfg, addr))
+		}
+		line, err = bufio.NewReader(io.LimitReader(c, 4096)).ReadString('\n')
+		return err
+	})
 	if err != nil || line[0] != '-' {
 		return ""
 	}

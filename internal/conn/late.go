@@ -6,20 +6,19 @@ import (
 	"sync/atomic"
 
 	"github.com/redis/rueidis"
+
+	"github.com/redlatch/redlatch/internal/observe"
 )
 
 // stranger is a single server that was not there, or did not answer, when the Conn was opened. What it is,
 // is found out before the first command: a node of a cluster must not be taken for a server of its own.
 type stranger struct {
-	met  atomic.Bool // it is what it should be
 	look func() error
-
-	mu  sync.Mutex
-	now *func() error // guarded by mu; the look under way, for all who come meanwhile; nil: nobody looks
+	last atomic.Pointer[func() error] // one look, whoever makes it; it stays when the server is what it should be
 }
 
 func newStranger(o *dialler, opt rueidis.ClientOption, client rueidis.Client) *stranger {
-	return &stranger{look: func() error {
+	s := &stranger{look: func() error {
 		a, err := askServer(client)
 		if err != nil && !IsPermanent(err) {
 			return o.known.clean(err)
@@ -27,28 +26,28 @@ func newStranger(o *dialler, opt rueidis.ClientOption, client rueidis.Client) *s
 		_, err = o.judge(opt, client, a, err)
 		return err
 	}}
+	s.next(nil)
+	return s
+}
+
+// next has another look made than the last.
+func (s *stranger) next(last *func() error) {
+	look := sync.OnceValue(func() (err error) {
+		defer observe.Recovered(&err)
+		return s.look()
+	})
+	s.last.CompareAndSwap(last, &look)
 }
 
 // meet reports why no command may be sent yet. It blocks for one look, whoever makes it.
 func (s *stranger) meet() error {
-	if s == nil || s.met.Load() {
+	if s == nil {
 		return nil
 	}
-	s.mu.Lock()
-	if s.now == nil {
-		once := sync.OnceValue(s.look)
-		s.now = &once
-	}
-	now := s.now
-	s.mu.Unlock()
-	err := (*now)()
-	if err == nil {
-		s.met.Store(true)
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.now == now {
-		s.now = nil
+	last := s.last.Load()
+	err := (*last)()
+	if err != nil {
+		s.next(last)
 	}
 	return err
 }

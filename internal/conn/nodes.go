@@ -3,35 +3,11 @@ package conn
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/redis/rueidis"
 
 	"github.com/redlatch/redlatch/internal/slots"
 )
-
-// fromAnyLimit is how long fromAny begins to ask another node.
-const fromAnyLimit = 5 * time.Second
-
-// fromAny asks a question that each node can answer. A cluster's client sends what has no key to
-// any address that it knows, that of a server which is down too: one node after the other is
-// asked then, until one answers or refuses for good.
-func fromAny[T any](client rueidis.Client, ask func(rueidis.Client) (T, error)) (T, error) {
-	answer, err := ask(client)
-	if err == nil || IsPermanent(err) || client.Mode() != rueidis.ClientModeCluster {
-		return answer, err
-	}
-	began := time.Now()
-	for _, node := range nodesOf(context.Background(), client) {
-		if time.Since(began) > fromAnyLimit {
-			break
-		}
-		if answer, nodeErr := ask(node); nodeErr == nil || IsPermanent(nodeErr) {
-			return answer, nodeErr
-		}
-	}
-	return answer, err
-}
 
 // nodesOf are the nodes that a cluster's client knows. The client library gives out a client that
 // knows none if one of its addresses refused in the moment before another was dialled: only a

@@ -79,7 +79,7 @@ func (o *dialler) broken(opt rueidis.ClientOption, err error) (final bool, told 
 		if answersTLS(ctx, addr, d) {
 			return true, o.final(opt, lock.ConnectTLS, "the port speaks TLS: use rediss://, or set TLSConfig (for sentinels Sentinel.TLSConfig)", nil)
 		}
-	} else if alert := alertOf(ctx, addr, d, cfg); alert != nil {
+	} else if alert := alertOf(ctx, addr, d, cfg); isAlert(alert) {
 		if reason, advice := overTLS(alert); reason != "" {
 			return true, o.final(opt, reason, advice, alert)
 		}

@@ -20,14 +20,8 @@ func (o *dialler) track(c net.Conn, err error) (net.Conn, error) {
 	if err != nil || c == nil {
 		return c, err
 	}
-	if o.delay {
-		inner := c
-		if tc, ok := c.(*tls.Conn); ok {
-			inner = tc.NetConn()
-		}
-		if tc, ok := inner.(*net.TCPConn); ok {
-			_ = tc.SetNoDelay(false) // What it saves is all that is lost.
-		}
+	if tc, ok := bare(c).(*net.TCPConn); ok && o.delay {
+		_ = tc.SetNoDelay(false) // What it saves is all that is lost.
 	}
 	l := &tracked{Conn: c, of: o}
 	o.mu.Lock()
@@ -41,6 +35,14 @@ func (o *dialler) track(c net.Conn, err error) (net.Conn, error) {
 	}
 	o.conns[l] = struct{}{}
 	return l, nil
+}
+
+// bare is the connection without TLS.
+func bare(c net.Conn) net.Conn {
+	if tc, ok := c.(*tls.Conn); ok {
+		return tc.NetConn()
+	}
+	return c
 }
 
 // close follows the Close of the client library, which forgets a connection that is being made

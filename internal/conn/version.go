@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/redis/rueidis"
 
@@ -93,9 +94,24 @@ func showsSlots(client rueidis.Client) bool {
 	return err == nil || answered && hasCode(msg, "NOPERM")
 }
 
-// askServer asks what the servers are. One answers for all of a cluster.
+// askServer asks what the servers are. One answers for all of a cluster. A cluster's client sends what has no key to
+// any address that it knows, that of a server which is down too: one node after the other is asked then, until one
+// answers or refuses for good.
 func askServer(client rueidis.Client) (about, error) {
-	return fromAny(client, askOne)
+	a, err := askOne(client)
+	if err == nil || IsPermanent(err) || client.Mode() != rueidis.ClientModeCluster {
+		return a, err
+	}
+	began := time.Now()
+	for _, node := range nodesOf(context.Background(), client) {
+		if time.Since(began) > probeLimit {
+			break
+		}
+		if a, nodeErr := askOne(node); nodeErr == nil || IsPermanent(nodeErr) {
+			return a, nodeErr
+		}
+	}
+	return a, err
 }
 
 func askOne(client rueidis.Client) (about, error) {
@@ -123,14 +139,8 @@ func askOne(client rueidis.Client) (about, error) {
 }
 
 func text(m map[string]rueidis.RedisMessage, name string) string {
-	v, ok := m[name]
-	if !ok {
-		return ""
-	}
-	s, err := v.ToString()
-	if err != nil {
-		return ""
-	}
+	v := m[name]
+	s, _ := v.ToString() // "" if it is none
 	return s
 }
 
