@@ -81,7 +81,7 @@ func (n *node) resetLocked() {
 		for _, s := range t.subs {
 			s.confirmed, s.refused = false, false
 		}
-		t.deafLocked()
+		t.nudgeLocked()
 	}
 }
 
@@ -105,15 +105,14 @@ func (n *node) sync(ctx context.Context, link Link) error {
 	add, del := n.changes()
 	err := add.each(ctx, func(ctx context.Context, channels []string, patterns bool) error {
 		err := link.Subscribe(ctx, channels, patterns)
-		var some RefusedError
-		switch {
-		case errors.As(err, &some):
-			for ch, err := range some {
-				n.tellRefused(ch, err)
+		some, refused := errors.AsType[RefusedError](err)
+		for ch, err := range some {
+			if line := n.refuse(ch, err); line != nil {
+				line.log(n.hub, "redlatch: subscription refused")
 			}
+		}
+		if refused {
 			return nil
-		case errors.Is(err, ErrRefused):
-			return n.subscribeEach(ctx, link, channels, patterns)
 		}
 		return err
 	})
@@ -166,28 +165,6 @@ func (l names) each(ctx context.Context, do func(context.Context, []string, bool
 	return nil
 }
 
-// subscribeEach finds out which of several channels was refused, so that only
-// its waiters fail.
-func (n *node) subscribeEach(ctx context.Context, link Link, channels []string, patterns bool) error {
-	for _, ch := range channels {
-		err := link.Subscribe(ctx, []string{ch}, patterns)
-		if err == nil {
-			continue
-		}
-		if !errors.Is(err, ErrRefused) {
-			return err
-		}
-		n.tellRefused(ch, err)
-	}
-	return nil
-}
-
-func (n *node) tellRefused(ch string, err error) {
-	if line := n.refuse(ch, err); line != nil {
-		line.log(n.hub, "redlatch: subscription refused")
-	}
-}
-
 // refuse notes that the server denied a channel. It returns a notice if anybody waits.
 func (n *node) refuse(ch string, err error) *notice {
 	n.hub.mu.Lock()
@@ -204,7 +181,8 @@ func (n *node) refuse(ch string, err error) *notice {
 	t := c.want.topic
 	line := t.noticeLocked("channel", ch, "error", err)
 	if !c.want.pattern {
-		t.failLocked(err)
+		t.err = err
+		t.nudgeLocked()
 		return line
 	}
 	// An ACL allows a pattern only literally, and one per client can't be listed. It
@@ -289,7 +267,7 @@ func (f *feed) Dropped(name string) {
 		if s.confirmed {
 			s.confirmed = false
 			s.topic.pending++
-			s.topic.deafLocked()
+			s.topic.nudgeLocked()
 		}
 		n.changed.Push(&c.changed, c)
 		n.kick()

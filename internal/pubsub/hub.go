@@ -27,10 +27,8 @@ import (
 
 // Hub is a client's subscriptions. It is safe for concurrent use.
 type Hub struct {
-	dial   Dialer
-	now    func() time.Time
-	linger time.Duration
-	log    func(msg string, args ...any)
+	dial Dialer
+	log  func(msg string, args ...any)
 
 	mu     sync.Mutex // guards all below, and topics, waiters and nodes' wants
 	topics map[string]*topic
@@ -53,8 +51,7 @@ func NewHub(dial Dialer, log func(msg string, args ...any)) *Hub {
 		log = func(string, ...any) {}
 	}
 	return &Hub{
-		dial: dial, now: time.Now, linger: Linger, log: log,
-		topics: map[string]*topic{}, nodes: map[string]*node{},
+		dial: dial, log: log, topics: map[string]*topic{}, nodes: map[string]*node{},
 	}
 }
 
@@ -227,7 +224,7 @@ func (h *Hub) Close() {
 	defer h.mu.Unlock()
 	h.closed = true
 	for _, n := range h.nodes {
-		n.stopLocked()
+		n.cancel()
 	}
 }
 
@@ -270,7 +267,7 @@ func (h *Hub) newTopicLocked(spec Spec) *topic {
 	}
 	// While the node waits for a connection, or for its server, nobody sweeps: whoever comes does
 	// more than make up for himself.
-	t.node.dropIdleLocked(h.now(), 2)
+	t.node.dropIdleLocked(time.Now(), 2)
 	return t
 }
 
@@ -319,12 +316,12 @@ func (h *Hub) nodeLocked(name string) *node {
 	if n == nil {
 		ctx, cancel := context.WithCancel(context.Background())
 		n = &node{
-			hub: h, name: name, wake: make(chan struct{}, 1), redial: make(chan struct{}, 1), ctx: ctx, stop: ctx.Done(), cancel: cancel,
+			hub: h, name: name, wake: make(chan struct{}, 1), redial: make(chan struct{}, 1), ctx: ctx, cancel: cancel,
 			topics: map[*topic]struct{}{}, channels: map[string]*channel{},
 		}
 		h.nodes[name] = n
 		if h.closed {
-			n.stopLocked()
+			cancel()
 		} else {
 			h.wg.Go(n.run) // ends by stop, see Close, or without topics, see node.wanted
 		}

@@ -40,11 +40,8 @@ type Link interface {
 	Close()
 }
 
-// ErrRefused marks a Subscribe error that another try will not change.
-var ErrRefused = errors.New("subscription refused")
-
-// RefusedError is an ErrRefused that says which channels it is about, and why. The others
-// are subscribed.
+// RefusedError is an error of Subscribe that another try will not change. It says which channels it is about, and why.
+// The others are subscribed.
 type RefusedError map[string]error
 
 // Error implements error.
@@ -52,11 +49,8 @@ func (e RefusedError) Error() string {
 	for ch, err := range e {
 		return fmt.Sprintf("%d channels, %q among them: %v", len(e), ch, err)
 	}
-	return ErrRefused.Error()
+	return "no channels"
 }
-
-// Is implements errors.Is.
-func (e RefusedError) Is(target error) bool { return target == ErrRefused }
 
 // errPlace is Dial's answer for a node that only stands for slots whose place has
 // to be asked for.
@@ -74,13 +68,10 @@ type node struct {
 	// redial, cap 1: a connection made before it was filled leads to the wrong server
 	redial chan struct{}
 	ctx    context.Context // ends when the hub closes; no command outlasts it
-	stop   <-chan struct{} // its Done
-
 	cancel context.CancelFunc
 	stood  time.Time // run's goroutine's; since when the connection's subscriptions stand; zero: not yet
 
 	// guarded by hub.mu
-	stopped  bool
 	down     bool      // that there is no connection has been told
 	without  time.Time // since when there is none; zero: there is one
 	topics   map[*topic]struct{}
@@ -99,13 +90,6 @@ func notify(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:
 	default:
-	}
-}
-
-func (n *node) stopLocked() {
-	if !n.stopped {
-		n.stopped = true
-		n.cancel()
 	}
 }
 
@@ -129,7 +113,7 @@ func (n *node) run() {
 		}
 		n.stood = time.Time{}
 		err := n.connect()
-		if !n.stood.IsZero() && n.hub.now().Sub(n.stood) > lasted {
+		if !n.stood.IsZero() && time.Since(n.stood) > lasted {
 			retry.Reset()
 		}
 		if err == nil || n.ctx.Err() != nil {
@@ -141,12 +125,10 @@ func (n *node) run() {
 		default:
 		}
 		n.lost(err)
-		pause := time.NewTimer(retry.NextBackOff())
 		select {
-		case <-n.stop:
-		case <-pause.C:
+		case <-n.ctx.Done():
+		case <-time.After(retry.NextBackOff()):
 		}
-		pause.Stop()
 	}
 }
 
@@ -164,13 +146,11 @@ func (n *node) wanted() bool {
 		if left == 0 {
 			return true
 		}
-		tick := time.NewTimer(left)
 		select {
 		case <-n.wake:
-		case <-tick.C:
-		case <-n.stop:
+		case <-time.After(left):
+		case <-n.ctx.Done():
 		}
-		tick.Stop()
 	}
 }
 
@@ -181,12 +161,12 @@ func (n *node) end() (ended bool, left time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
-	case n.stopped:
+	case n.ctx.Err() != nil:
 		return true, 0
 	case len(n.topics) > 0:
 		return false, 0
 	}
-	if left = idleNode - h.now().Sub(n.empty); left > 0 {
+	if left = idleNode - time.Since(n.empty); left > 0 {
 		return false, left
 	}
 	delete(h.nodes, n.name)
@@ -199,7 +179,7 @@ func (n *node) connect() error {
 	n.hub.mu.Lock()
 	n.feed = f
 	if n.without.IsZero() {
-		n.without = n.hub.now()
+		n.without = time.Now()
 		time.AfterFunc(longWithout, n.tellWithout) // ends at once
 	}
 	n.hub.mu.Unlock()
@@ -207,7 +187,7 @@ func (n *node) connect() error {
 	n.hub.mu.Lock()
 	defer n.hub.mu.Unlock()
 	n.feed = nil
-	if link != nil && !n.stopped {
+	if link != nil && n.ctx.Err() == nil {
 		n.resetLocked()
 	}
 	return err
@@ -226,8 +206,6 @@ func (n *node) linked(f *feed) (link Link, err error) {
 // serve keeps the link's subscriptions equal to what is wanted. It returns nil
 // when the hub closed or nothing was wanted for a while, else why the link ended.
 func (n *node) serve(ctx context.Context, link Link) error {
-	tick := time.NewTimer(time.Hour)
-	defer tick.Stop()
 	moves, _ := link.(mover)
 	surveyed := time.Now()
 	for {
@@ -241,7 +219,7 @@ func (n *node) serve(ctx context.Context, link Link) error {
 			return err
 		}
 		if n.stood.IsZero() {
-			n.stood = n.hub.now()
+			n.stood = time.Now()
 		}
 		next := n.sweep()
 		if next <= 0 {
@@ -250,10 +228,9 @@ func (n *node) serve(ctx context.Context, link Link) error {
 		if moves != nil {
 			next = min(next, max(surveyEvery-time.Since(surveyed), time.Millisecond))
 		}
-		tick.Reset(next)
 		select {
 		case <-n.wake:
-		case <-tick.C:
+		case <-time.After(next):
 		case <-n.redial:
 			return errMoved
 		case err, ok := <-link.Down():
@@ -261,7 +238,7 @@ func (n *node) serve(ctx context.Context, link Link) error {
 				err = errors.New("subscription connection ended")
 			}
 			return err
-		case <-n.stop:
+		case <-n.ctx.Done():
 			return nil
 		}
 	}
@@ -275,7 +252,7 @@ func (n *node) sweep() time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	n.down, n.without = false, time.Time{}
-	now := h.now()
+	now := time.Now()
 	next := n.dropIdleLocked(now, len(n.topics))
 	if len(n.topics) == 0 {
 		next = max(0, idleNode-now.Sub(n.empty))
@@ -290,7 +267,7 @@ func (n *node) dropIdleLocked(now time.Time, most int) time.Duration {
 	h := n.hub
 	for t := n.idle.First(); t != nil && most > 0; t = n.idle.First() {
 		h.looked++
-		if left := h.linger - now.Sub(t.idleSince); left > 0 {
+		if left := Linger - now.Sub(t.idleSince); left > 0 {
 			return left
 		}
 		h.dropTopicLocked(t)
@@ -307,8 +284,8 @@ const longWithout = 10 * time.Second
 func (n *node) tellWithout() {
 	h := n.hub
 	h.mu.Lock()
-	waits := !n.without.IsZero() && h.now().Sub(n.without) >= longWithout
-	if n.stopped || n.down || !waits || len(n.topics) == 0 {
+	waits := !n.without.IsZero() && time.Since(n.without) >= longWithout
+	if n.ctx.Err() != nil || n.down || !waits || len(n.topics) == 0 {
 		h.mu.Unlock()
 		return
 	}
@@ -322,9 +299,9 @@ func (n *node) tellWithout() {
 
 // idleLocked notes that nobody waits for the topic any more.
 func (n *node) idleLocked(t *topic) {
-	t.idleSince = n.hub.now()
+	t.idleSince = time.Now()
 	n.idle.Push(&t.idle, t)
-	if t.idleSince.Add(n.hub.linger).Before(n.tick) {
+	if t.idleSince.Add(Linger).Before(n.tick) {
 		n.kick()
 	}
 }
@@ -333,7 +310,7 @@ func (n *node) idleLocked(t *topic) {
 func (n *node) loseLocked(t *topic) {
 	delete(n.topics, t)
 	if len(n.topics) == 0 {
-		n.empty = n.hub.now()
+		n.empty = time.Now()
 	}
 }
 
@@ -355,7 +332,7 @@ func (n *node) forget(err error) (lines []*notice) {
 	h := n.hub
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if n.stopped {
+	if n.ctx.Err() != nil {
 		return nil
 	}
 	// Once each time, not at every try to connect again; and a place that has to

@@ -172,10 +172,6 @@ var errClosing = errors.New("closing")
 // dedicate takes a connection out of the client's pool. That takes no ctx, and blocks
 // while the pool is exhausted: the application may share it.
 func (d *dialer) dedicate(client rueidis.Client) (rueidis.DedicatedClient, func(), error) {
-	if d.Closing == nil {
-		dc, release := client.Dedicate()
-		return dc, release, nil
-	}
 	type lent struct {
 		dc      rueidis.DedicatedClient
 		release func()
@@ -215,14 +211,11 @@ type link struct {
 	silent    bool                // it may not be asked for moving slots
 	kept      map[string]struct{} // channels that nobody wants any more
 	down      <-chan error
-	once      sync.Once
 }
 
 const (
-	// maxPerCommand keeps a single (un)subscribe command at a reasonable size.
-	maxPerCommand = 256
-	// maxPerPipeline are sent before their answers are waited for.
-	maxPerPipeline = 128
+	// maxTogether channels are sent before an answer is waited for.
+	maxTogether = 128
 	// maxKept channels are left to a connection that bears no UNSUBSCRIBE. Then it is left for
 	// another one, and all who wait look again.
 	maxKept = 1024
@@ -271,27 +264,18 @@ func (l *link) Unsubscribe(ctx context.Context, channels []string, patterns bool
 	})
 }
 
-// each sends the channels in parts.
+// each sends the channels in parts, many at a time. A channel has a command of its own where a command must stay
+// within a slot, and where one of a part was refused: that does not keep the others from being answered.
 func (l *link) each(ctx context.Context, channels []string, build func([]string) rueidis.Completed) error {
-	if l.sharded {
-		return l.eachAlone(ctx, channels, build)
-	}
-	for part := range slices.Chunk(channels, maxPerCommand) {
-		if err := l.clean(l.dc.Do(ctx, build(part)).Error()); err != nil {
-			if l.permanent(err) {
-				return fmt.Errorf("%w: %w", ErrRefused, err)
-			}
-			return err
-		}
-	}
-	return nil
-}
-
-// eachAlone sends a command for each channel, many at a time: a command must stay within a
-// slot. One that is refused does not keep the others from being answered.
-func (l *link) eachAlone(ctx context.Context, channels []string, build func([]string) rueidis.Completed) error {
 	refused := RefusedError{}
-	for part := range slices.Chunk(channels, maxPerPipeline) {
+	for part := range slices.Chunk(channels, maxTogether) {
+		if !l.sharded {
+			if err := l.clean(l.dc.Do(ctx, build(part)).Error()); err == nil {
+				continue
+			} else if !l.permanent(err) {
+				return err
+			}
+		}
 		// Commands of their own, since the library may still be writing them when ctx has ended,
 		// and pinned: a client that retries would send again what it has recycled.
 		cmds := make([]rueidis.Completed, len(part))
@@ -304,7 +288,7 @@ func (l *link) eachAlone(ctx context.Context, channels []string, build func([]st
 			case !l.permanent(err):
 				return err
 			default:
-				refused[part[i]] = fmt.Errorf("%w: %w", ErrRefused, err)
+				refused[part[i]] = fmt.Errorf("subscription refused: %w", err)
 			}
 		}
 	}
@@ -320,8 +304,6 @@ func (l *link) Down() <-chan error { return l.down }
 // Close implements Link. The connection is closed, not returned to the pool: its
 // subscriptions would go with it.
 func (l *link) Close() {
-	l.once.Do(func() {
-		l.dc.Close()
-		l.release()
-	})
+	l.dc.Close()
+	l.release()
 }

@@ -29,7 +29,7 @@ import (
 //	mute a, hear a                       its signals are not taken, until it hears
 //	publish TOPIC TEXT, take TOPIC [refuse], forgotten a, wait 1s, nodes
 //	asks TOPIC, looked TOPIC, released TOPIC [called] [heard]   what the client does about the lock, and tells of its place
-//	late 1s, apart, refuse CHANNEL, home NODE, down, up, hang, go on   what the server does from now on
+//	late 1s, refuse CHANNEL, home NODE, down, up, hang, go on   what the server does from now on
 //	cut, close, drop TOPIC, redial       the connection ends, there or here; a subscription does; they are made anew
 //	old confirm TOPIC, old drop TOPIC    what the first connection says, after its end
 func TestHub(t *testing.T) {
@@ -189,8 +189,6 @@ func (sc *scene) trouble(what string, about []string) {
 	switch s := sc.s; what {
 	case "late":
 		s.set(func() { s.confirmLate = sc.length(about[0]) })
-	case "apart":
-		s.apart = true
 	case "refuse":
 		s.set(func() { s.refused[about[0]] = true })
 	case "home":

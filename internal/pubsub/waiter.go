@@ -389,26 +389,9 @@ func (t *topic) missedLocked() {
 	}
 }
 
-// deafLocked tells those who sleep until the end of a lease that no message comes any more:
-// they look from time to time until the subscription stands again.
-func (t *topic) deafLocked() {
-	if t.line.First() != nil {
-		t.line.First().signalLocked(false)
-	}
-	for w := range t.outOfLine {
-		w.signalLocked(false)
-	}
-	for w := range t.shared {
-		w.signalLocked(false)
-	}
-	for _, w := range t.keyed {
-		w.signalLocked(false)
-	}
-}
-
-// failLocked tells every waiter that the subscription was refused for good.
-func (t *topic) failLocked(err error) {
-	t.err = err
+// nudgeLocked makes everybody look who waits: the subscription was refused for good, or stands no more, and who sleeps
+// until the end of a lease looks from time to time until it does.
+func (t *topic) nudgeLocked() {
 	for w := range t.each {
 		w.signalLocked(false)
 	}
