@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	global "go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
@@ -54,7 +55,7 @@ func Ages(o observe.Observer, held func(named bool) []observe.Age) (stop func(),
 	g := told.by[m.provider]
 	if isPlaceholder(m.provider) {
 		told.early = m.provider
-	} else if early := told.by[told.early]; early != nil && isGlobal(m.provider) {
+	} else if early := told.by[told.early]; early != nil && m.provider == global.GetMeterProvider() {
 		g = early // the placeholder leads to the same
 	}
 	if g == nil {

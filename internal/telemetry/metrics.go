@@ -85,7 +85,7 @@ type sets struct {
 	ends  map[string][]metric.RecordOption // by outcome; of acquisitions and holds
 	zero  atomic.Bool                      // its counters have begun
 
-	mu     sync.RWMutex
+	mu     sync.Mutex
 	errors map[string]failed // guarded by mu; by error.type
 }
 
@@ -122,17 +122,14 @@ func (m *metrics) of(l observe.Lock) *sets {
 func (m *metrics) add(key observe.Lock) *sets {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if s := m.sets[key]; s != nil {
-		return s
-	}
-	if len(m.sets) >= maxNames && key.Name != "" {
+	if m.sets[key] == nil && len(m.sets) >= maxNames && key.Name != "" {
 		key.Name = otherName
-		if s := m.sets[key]; s != nil {
-			return s
-		}
 	}
-	s := newSets(key)
-	m.sets[key] = s
+	s := m.sets[key]
+	if s == nil {
+		s = newSets(key)
+		m.sets[key] = s
+	}
 	return s
 }
 
@@ -162,26 +159,20 @@ func (s *sets) with(more ...attribute.KeyValue) metric.MeasurementOption {
 
 // failed finds or makes the options for a kind of error.
 func (s *sets) failed(kind string) failed {
-	s.mu.RLock()
-	f, ok := s.errors[kind]
-	s.mu.RUnlock()
-	if ok {
-		return f
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.errors) >= maxErrors {
+	if _, known := s.errors[kind]; !known && len(s.errors) >= maxErrors {
 		kind = otherType
 	}
-	if f, ok = s.errors[kind]; ok {
-		return f
+	f, known := s.errors[kind]
+	if !known {
+		typed := semconv.ErrorTypeKey.String(kind)
+		f = failed{
+			acquire: []metric.RecordOption{s.with(attribute.String("lock.outcome", "error"), typed)},
+			renew:   []metric.AddOption{s.with(typed)},
+		}
+		s.errors[kind] = f
 	}
-	typed := semconv.ErrorTypeKey.String(kind)
-	f = failed{
-		acquire: []metric.RecordOption{s.with(attribute.String("lock.outcome", "error"), typed)},
-		renew:   []metric.AddOption{s.with(typed)},
-	}
-	s.errors[kind] = f
 	return f
 }
 

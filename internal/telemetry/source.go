@@ -6,10 +6,7 @@ import (
 	"strings"
 	"sync/atomic"
 
-	"go.opentelemetry.io/otel"
-	"go.opentelemetry.io/otel/metric"
 	mnoop "go.opentelemetry.io/otel/metric/noop"
-	"go.opentelemetry.io/otel/trace"
 	tnoop "go.opentelemetry.io/otel/trace/noop"
 )
 
@@ -49,18 +46,18 @@ func (s *source) ask() bool {
 	return true
 }
 
-// newSource is nil for a provider that leads nowhere.
-func newSource(provider any, global func() any) *source {
-	s := &source{}
+// newSource finds the provider, the global one if none was given; it is nil for one that leads nowhere.
+func newSource[P comparable](given P, global func() P) (P, *source) {
+	given, s := cmp.Or(given, global()), &source{}
 	switch {
-	case isNoop(provider):
-		return nil
-	case isPlaceholder(provider):
-		s.global, s.was = global, provider
+	case isNoop(given):
+		return given, nil
+	case isPlaceholder(given):
+		s.global, s.was = func() any { return global() }, given
 	default:
 		s.state.Store(leads)
 	}
-	return s
+	return given, s
 }
 
 func isNoop(provider any) bool {
@@ -75,17 +72,4 @@ func isNoop(provider any) bool {
 // exported name.
 func isPlaceholder(provider any) bool {
 	return strings.HasPrefix(fmt.Sprintf("%T", provider), "*global.")
-}
-
-// isGlobal reports whether the program has set this one for all.
-func isGlobal(mp metric.MeterProvider) bool { return mp == otel.GetMeterProvider() }
-
-func tracerProvider(given trace.TracerProvider) (trace.TracerProvider, *source) {
-	given = cmp.Or(given, otel.GetTracerProvider())
-	return given, newSource(given, func() any { return otel.GetTracerProvider() })
-}
-
-func meterProvider(given metric.MeterProvider) (metric.MeterProvider, *source) {
-	given = cmp.Or(given, otel.GetMeterProvider())
-	return given, newSource(given, func() any { return otel.GetMeterProvider() })
 }

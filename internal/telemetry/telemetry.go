@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"time"
 
+	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
@@ -50,10 +51,10 @@ type observer struct {
 // New makes the observer; it is nil, at no cost, when both providers are no-ops.
 func New(opt Options) (observe.Observer, error) {
 	o := &observer{guard: opt.Guard}
-	if tp, src := tracerProvider(opt.TracerProvider); src != nil {
+	if tp, src := newSource(opt.TracerProvider, otel.GetTracerProvider); src != nil {
 		o.tracing = newTracing(tp, src, opt)
 	}
-	if mp, src := meterProvider(opt.MeterProvider); src != nil {
+	if mp, src := newSource(opt.MeterProvider, otel.GetMeterProvider); src != nil {
 		m, err := newMetrics(mp, src, opt.LockName)
 		if err != nil {
 			return nil, fmt.Errorf("redlatch: create the instruments: %w", err)
@@ -138,19 +139,14 @@ func (o *observer) Operation(ctx context.Context, l observe.Lock, op, owner stri
 	return ctx, func(err error, notes ...observe.Note) {
 		defer o.guard.Recover()
 		for _, n := range notes {
-			noted(span, n)
+			if n.Lease > 0 {
+				span.SetAttributes(attribute.Float64("lock.lease", n.Lease.Seconds()))
+			}
+			if n.Owner != "" {
+				span.SetAttributes(attribute.String("lock.owner", clean(n.Owner)), attribute.Int("lock.count", n.Count))
+			}
 		}
 		t.end(span, err)
-	}
-}
-
-// noted makes attributes of what an operation told.
-func noted(span trace.Span, n observe.Note) {
-	if n.Lease > 0 {
-		span.SetAttributes(attribute.Float64("lock.lease", n.Lease.Seconds()))
-	}
-	if n.Owner != "" {
-		span.SetAttributes(attribute.String("lock.owner", clean(n.Owner)), attribute.Int("lock.count", n.Count))
 	}
 }
 

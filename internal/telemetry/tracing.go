@@ -76,21 +76,13 @@ func (t *tracing) end(span trace.Span, err error, how ...trace.SpanEndOption) {
 // endCommand ends the span of a script run.
 func (t *tracing) endCommand(span trace.Span, script string, err error) {
 	span.SetAttributes(semconv.DBStoredProcedureName(script))
-	if err == nil {
-		span.End()
-		return
-	}
-	kind := errorType(err)
 	if code := statusCode(err); code != "" {
 		span.SetAttributes(semconv.DBResponseStatusCode(code))
-		kind = strings.ToLower(code) // as everywhere else
 	}
 	if op, ok := errors.AsType[*net.OpError](err); ok && op.Addr != nil {
 		span.SetAttributes(semconv.NetworkPeerAddress(op.Addr.String()))
 	}
-	span.SetStatus(codes.Error, t.text(err))
-	span.SetAttributes(semconv.ErrorTypeKey.String(kind))
-	span.End()
+	t.end(span, err)
 }
 
 // errorType is the error.type attribute of locks' spans and metrics: one of a
