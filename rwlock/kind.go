@@ -39,7 +39,7 @@ type keys struct {
 	places                    [2][]string // of waiting readers, writers
 	state                     conn.Command
 	spec                      pubsub.Spec
-	reads                     kind.Traits // of the read lock
+	reads, writes             kind.Traits // of the two locks
 }
 
 func newKeys(c *engine.Core, key string, set settings.Lock) (*keys, error) {
@@ -75,7 +75,8 @@ func newKeys(c *engine.Core, key string, set settings.Lock) (*keys, error) {
 	if k.token != "" {
 		k.state.Keys, k.state.Args[0] = append(k.state.Keys, k.token), "1"
 	}
-	k.reads = *k.traits(&readTraits)
+	k.reads = kind.Traits{Type: string(lock.ModeRead), Mode: lock.ModeRead, Fenced: set.Fenced}
+	k.writes = kind.Traits{Type: string(lock.ModeWrite), Mode: lock.ModeWrite, Fenced: set.Fenced}
 	if set.ShareReads {
 		// Who enters past writers admits only those who would, too.
 		k.reads.Shares = "reads"
@@ -106,14 +107,6 @@ func (k *keys) both(token string, list ...string) [2][]string {
 		list = append(list, token)
 	}
 	return [2][]string{list, append(list[:len(list):len(list)], k.trace)}
-}
-
-// traits of a lock that is not fenced, and of one that is.
-func (k *keys) traits(of *[2]kind.Traits) *kind.Traits {
-	if k.token != "" {
-		return &of[1]
-	}
-	return &of[0]
 }
 
 // waiting is what an acquisition that waits remembers between its attempts; it

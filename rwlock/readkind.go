@@ -8,7 +8,6 @@ import (
 	"github.com/redlatch/redlatch/internal/kind"
 	"github.com/redlatch/redlatch/internal/luascript"
 	"github.com/redlatch/redlatch/internal/pubsub"
-	"github.com/redlatch/redlatch/lock"
 )
 
 // readKind implements kind.Queuer and kind.Splitter for the read lock.
@@ -18,11 +17,6 @@ var (
 	_ kind.Queuer   = readKind{}
 	_ kind.Splitter = readKind{}
 )
-
-var readTraits = [2]kind.Traits{
-	{Type: string(lock.ModeRead), Mode: lock.ModeRead},
-	{Type: string(lock.ModeRead), Mode: lock.ModeRead, Fenced: true},
-}
 
 // The answers of rw_read to who enters while writers wait: in its turn, or ahead of those
 // that came later.

@@ -7,7 +7,6 @@ import (
 	"github.com/redlatch/redlatch/internal/kind"
 	"github.com/redlatch/redlatch/internal/luascript"
 	"github.com/redlatch/redlatch/internal/pubsub"
-	"github.com/redlatch/redlatch/lock"
 )
 
 // writeKind implements kind.Queuer and kind.Splitter for the write lock.
@@ -19,13 +18,8 @@ var (
 	_ kind.Splitter = writeKind{}
 )
 
-var writeTraits = [2]kind.Traits{
-	{Type: string(lock.ModeWrite), Mode: lock.ModeWrite},
-	{Type: string(lock.ModeWrite), Mode: lock.ModeWrite, Fenced: true},
-}
-
 // Traits implements kind.Kind.
-func (k writeKind) Traits() *kind.Traits { return k.traits(&writeTraits) }
+func (k writeKind) Traits() *kind.Traits { return &k.writes }
 
 // writeField is the field of a write hold in the lock's hash.
 func writeField(field string) string { return field + ":write" }
