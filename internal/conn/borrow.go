@@ -33,9 +33,9 @@ func Borrow(client rueidis.Client, opt rueidis.ClientOption, leaseTime time.Dura
 		}
 	}
 	c := &Conn{
-		client: client, known: secretsOf(&opt), silent: connWriteTimeout(opt),
-		left: make(chan struct{}), broke: new(Instant),
+		client: client, known: secretsOf(&opt), silent: connWriteTimeout(opt), broke: new(Instant),
 	}
+	c.life, c.leave = context.WithCancel(context.Background())
 	c.topo.Cluster = client.Mode() == rueidis.ClientModeCluster
 	ctx, cancel := limited(context.Background(), probeLimit)
 	defer cancel()
@@ -54,7 +54,7 @@ func Borrow(client rueidis.Client, opt rueidis.ClientOption, leaseTime time.Dura
 }
 
 // Borrowed reports whether the client belongs to the application.
-func (c *Conn) Borrowed() bool { return c.left != nil }
+func (c *Conn) Borrowed() bool { return c.leave != nil }
 
 // Undated is ctx without its deadline, for commands: it ends when ctx does. The client
 // library would give a deadline to the connection, and close it for all users when it passes.
@@ -115,28 +115,19 @@ func (c *Conn) lasting(ctx context.Context) context.Context {
 	if ctx.Done() != nil {
 		ctx = context.WithoutCancel(ctx)
 	}
-	if c.left == nil {
+	if c.leave == nil {
 		return ctx
 	}
-	return untilLeft{ctx, c.left}
+	return untilLeft{c.life, ctx}
 }
 
-// untilLeft ends with a Conn. It has no deadline; see Undated.
+// untilLeft ends with a Conn, and has the values of a command.
 type untilLeft struct {
 	context.Context
-	left <-chan struct{}
+	of context.Context
 }
 
-func (u untilLeft) Done() <-chan struct{} { return u.left }
-
-func (u untilLeft) Err() error {
-	select {
-	case <-u.left:
-		return context.Canceled
-	default:
-		return nil
-	}
-}
+func (u untilLeft) Value(key any) any { return u.of.Value(key) }
 
 // pollEvery is how often to look at the address of a client that nobody hears dialling.
 func pollEvery(leaseTime time.Duration) time.Duration {

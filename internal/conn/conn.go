@@ -34,9 +34,8 @@ type Server struct{ RunID string }
 
 // Value is one element of a reply: a string or an integer.
 type Value struct {
-	Int   int64
-	Str   string
-	IsStr bool
+	Int int64
+	Str string
 }
 
 // Reply is what a script returned: a bare integer, or an array that begins with
@@ -123,16 +122,17 @@ func (t Topology) Counts() string {
 type Conn struct {
 	client  rueidis.Client
 	topo    Topology
-	slots   slotTable     // where the slots are
-	broke   *Instant      // see Topology.Broke
-	silent  time.Duration // how long a server may say nothing
-	watch   *masterWatch  // nil: nothing to follow
-	left    chan struct{} // closed by Close; nil: the client is ours, and closed
-	dial    *dialler      // of our client
-	built   bool          // by a ClientBuilder, which may dial by itself
-	unknown *stranger     // what its server is, if that was not there; nil: that is known
-	demoted demotion      // of its only server
-	known   *secrets      // of the client's options
+	slots   slotTable       // where the slots are
+	broke   *Instant        // see Topology.Broke
+	silent  time.Duration   // how long a server may say nothing
+	watch   *masterWatch    // nil: nothing to follow
+	life    context.Context // of commands through a borrowed client: until Close
+	leave   func()          // ends it; nil: the client is ours, and closed
+	dial    *dialler        // of our client
+	built   bool            // by a ClientBuilder, which may dial by itself
+	unknown *stranger       // what its server is, if that was not there; nil: that is known
+	demoted demotion        // of its only server
+	known   *secrets        // of the client's options
 }
 
 // Client is the underlying client, for the subscriptions.
@@ -175,8 +175,8 @@ func (c *Conn) Close() {
 	if c.watch != nil {
 		c.watch.stop()
 	}
-	if c.left != nil {
-		close(c.left)
+	if c.leave != nil {
+		c.leave()
 		return
 	}
 	c.client.Close()
@@ -327,11 +327,8 @@ func parse(res rueidis.RedisResult) (Reply, error) {
 		switch m := &list[i]; {
 		case m.IsInt64():
 			r.Vals[i].Int, err = m.AsInt64()
-		case m.IsNil():
-			r.Vals[i].IsStr = true
-		default:
+		case !m.IsNil():
 			r.Vals[i].Str, err = m.ToString()
-			r.Vals[i].IsStr = true
 		}
 		if err != nil {
 			return Reply{}, fmt.Errorf("unexpected script reply: %w", err)

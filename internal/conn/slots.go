@@ -19,10 +19,9 @@ type slotTable struct {
 	known atomic.Pointer[slotRanges]
 
 	mu     sync.Mutex
-	asking bool               // guarded by mu
 	next   time.Time          // guarded by mu; not before
 	closed bool               // guarded by mu
-	cancel context.CancelFunc // guarded by mu; of the question under way
+	cancel context.CancelFunc // guarded by mu; of the question under way; nil: there is none
 	tell   func([]string)     // guarded by mu; see Conn.OnMasters
 	wg     sync.WaitGroup     // the question under way
 }
@@ -54,10 +53,9 @@ func (t *slotTable) node(client rueidis.Client, broke *Instant, slot uint16) str
 func (t *slotTable) ask(client rueidis.Client, broke *Instant) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.asking || t.closed || time.Now().Before(t.next) {
+	if t.cancel != nil || t.closed || time.Now().Before(t.next) {
 		return
 	}
-	t.asking = true
 	ctx, cancel := limited(context.Background(), slotsLimit)
 	t.cancel = cancel
 	t.wg.Go(func() { // ends with the answer, its time limit or close
@@ -74,7 +72,7 @@ func (t *slotTable) ask(client rueidis.Client, broke *Instant) {
 func (t *slotTable) answered(at time.Time, ranges []slots.Range, err error, broke *Instant) func(masters []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.asking = false
+	t.cancel = nil
 	if err != nil || len(ranges) == 0 {
 		t.next = time.Now().Add(slotsRetry)
 		return nil

@@ -1,11 +1,11 @@
 package conn
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -27,19 +27,11 @@ type about struct {
 
 // number is the version, or nil.
 func (a about) number() []int {
-	parts := strings.Split(a.version, ".")
-	n := make([]int, 0, len(oldest))
-	for _, part := range parts[:min(len(parts), len(oldest))] {
-		i, err := strconv.Atoi(part)
-		if err != nil {
-			break
-		}
-		n = append(n, i)
-	}
-	if len(n) == 0 {
+	n := make([]int, len(oldest))
+	if known, _ := fmt.Sscanf(a.version, "%d.%d.%d", &n[0], &n[1], &n[2]); known == 0 {
 		return nil
 	}
-	return append(n, make([]int, len(oldest)-len(n))...)
+	return n
 }
 
 // look finds out what the client is connected to, and refuses what can't work. answered is false if a single
@@ -117,9 +109,9 @@ func askServer(client rueidis.Client) (about, error) {
 func askOne(client rueidis.Client) (about, error) {
 	ctx, cancel := limited(context.Background(), probeLimit)
 	defer cancel()
-	hello, err := client.Do(ctx, client.B().Arbitrary("HELLO").Build()).AsMap()
+	hello, err := client.Do(ctx, client.B().Arbitrary("HELLO").Build()).AsStrMap()
 	if err == nil {
-		return about{text(hello, "server"), text(hello, "version"), text(hello, "mode")}, nil
+		return about{hello["server"], hello["version"], hello["mode"]}, nil
 	}
 	var re *rueidis.RedisError
 	if !errors.As(err, &re) || !IsPermanent(err) {
@@ -129,33 +121,16 @@ func askOne(client rueidis.Client) (about, error) {
 	info, infoErr := client.Do(ctx, client.B().Arbitrary("INFO", "server").Build()).ToString()
 	switch {
 	case infoErr == nil:
-		return readInfo(info), nil
+		in := map[string]string{}
+		for line := range strings.Lines(info) {
+			name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+			in[name] = value
+		}
+		return about{cmp.Or(in["server_name"], "redis"), in["redis_version"], in["redis_mode"]}, nil
 	case !IsPermanent(infoErr):
 		return about{}, infoErr
 	case strings.HasPrefix(re.Error(), "wrong number of arguments"):
 		return about{product: "redis"}, nil
 	}
 	return about{}, err
-}
-
-func text(m map[string]rueidis.RedisMessage, name string) string {
-	v := m[name]
-	s, _ := v.ToString() // "" if it is none
-	return s
-}
-
-func readInfo(info string) about {
-	a := about{product: "redis"}
-	for line := range strings.Lines(info) {
-		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
-		switch name {
-		case "redis_version":
-			a.version = value
-		case "redis_mode":
-			a.mode = value
-		case "server_name":
-			a.product = value
-		}
-	}
-	return a
 }

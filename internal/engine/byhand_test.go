@@ -102,7 +102,7 @@ func grantedTwo() conn.Reply { return conn.Reply{Code: 1, Vals: []conn.Value{{In
 
 // busyRW is the refusal of a read-write lock: a writer holds it for another second.
 func busyRW(now int64) conn.Reply {
-	return conn.Reply{Vals: []conn.Value{{}, {Int: 1000}, {Str: "other:g1-x.1", IsStr: true}, {IsStr: true}, {Int: 1000}, {Int: now}}}
+	return conn.Reply{Vals: []conn.Value{{}, {Int: 1000}, {Str: "other:g1-x.1"}, {}, {Int: 1000}, {Int: now}}}
 }
 
 // newByHand starts a core that passes locks on, and shares reads, for a tenure. Its observer is a user's, or nil.

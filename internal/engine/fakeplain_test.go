@@ -71,9 +71,9 @@ func (f *fakeRedis) keepsOut(m member, part ...conn.Value) (r conn.Reply, out bo
 	case k == nil && f.voided(m.field, m.key):
 		return conn.Reply{Code: -1, Vals: []conn.Value{{Int: -1}}}, true
 	case k == nil && m.place == "s": // it stands back
-		return busy(conn.Value{Int: -2}, conn.Value{IsStr: true}, conn.Value{IsStr: true}, conn.Value{Int: 250})
+		return busy(conn.Value{Int: -2}, conn.Value{}, conn.Value{}, conn.Value{Int: 250})
 	case k != nil && k.field != m.field:
-		return busy(conn.Value{Int: time.Until(k.ends).Milliseconds()}, conn.Value{Str: k.field, IsStr: true}, conn.Value{IsStr: true})
+		return busy(conn.Value{Int: time.Until(k.ends).Milliseconds()}, conn.Value{Str: k.field}, conn.Value{})
 	}
 	return r, false
 }
@@ -211,7 +211,7 @@ func (f *fakeRedis) releaseAll(cmd conn.Command) (r conn.Reply) {
 	for arg := cmd.Args; len(arg) > 0; arg = arg[9:] {
 		n, _ := strconv.Atoi(arg[0])
 		one := f.release(cmd.Keys[at], arg[1:9])
-		called := conn.Value{IsStr: true}
+		called := conn.Value{}
 		if one.Code == 1 && arg[2] == "0" {
 			called.Str = strconv.FormatInt(one.Int(1), 10)
 		}

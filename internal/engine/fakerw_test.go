@@ -68,7 +68,7 @@ func (rw *fakeRW) raise(field, lease string, now time.Time) {
 func (rw *fakeRW) refusal(now time.Time) conn.Reply {
 	w, pttl := rw.writer(now)
 	return conn.Reply{Vals: []conn.Value{
-		{}, {Int: pttl}, {Str: w, IsStr: true}, {IsStr: true}, {Int: max(1, pttl)}, {Int: now.UnixMicro()},
+		{}, {Int: pttl}, {Str: w}, {}, {Int: max(1, pttl)}, {Int: now.UnixMicro()},
 	}}
 }
 
