@@ -68,7 +68,7 @@ func newKind(c *engine.Core, key string, set settings.Lock) (kind.Kind, error) {
 		k.patterns = []string{luascript.Glob.Replace(k.foreign+c.ID()) + ":*"}
 	}
 	k.spec = pubsub.Spec{
-		ID: mine, Channels: []string{mine}, Slot: luascript.Slot(key), KeyedMiss: true,
+		ID: mine, Channels: []string{mine}, Slot: luascript.Slot(key),
 		Route: func(channel, payload string) pubsub.Wake {
 			if channel == mine {
 				id, _, _ := strings.Cut(payload, " ")

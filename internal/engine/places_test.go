@@ -38,7 +38,6 @@ func (q queuer) Acquired(a *kind.Attempt, r conn.Reply) kind.Outcome {
 
 func (q queuer) Wait(a *kind.Attempt) (pubsub.Spec, []pubsub.Option) {
 	spec, _ := q.Kind.Wait(a)
-	spec.KeyedMiss = true
 	return spec, []pubsub.Option{pubsub.Keyed(a.ID)}
 }
 

@@ -95,7 +95,7 @@ func (h *Hub) Releases(id string) string {
 	switch {
 	case t == nil:
 		return ""
-	case t.wantedLocked() && t.confirmed() && t.err == nil:
+	case t.wantedLocked() && t.standsLocked():
 		return "1"
 	case t.calls.listed:
 		t.calls.listed = false

@@ -85,16 +85,10 @@ func (n *node) resetLocked() {
 	}
 }
 
-// names are channels and patterns, which are subscribed apart.
-type names struct{ channels, patterns []string }
+// names are channels and patterns, which are subscribed apart, by whether they are patterns.
+type names map[bool][]string
 
-func (l *names) add(name string, s *sub) {
-	if s.pattern {
-		l.patterns = append(l.patterns, name)
-	} else {
-		l.channels = append(l.channels, name)
-	}
-}
+func (l names) add(name string, s *sub) { l[s.pattern] = append(l[s.pattern], name) }
 
 // sync subscribes what is wanted and not there, and unsubscribes the rest. It
 // looks at nothing but what has changed since the last time.
@@ -127,7 +121,8 @@ func (n *node) sync(ctx context.Context, link Link) error {
 func (n *node) changes() (add, del names) {
 	n.hub.mu.Lock()
 	defer n.hub.mu.Unlock()
-	var later names
+	add, del = names{}, names{}
+	later := names{}
 	for c := range n.changed.All() {
 		c.changed.Remove()
 		n.hub.looked++
@@ -148,19 +143,19 @@ func (n *node) changes() (add, del names) {
 		}
 		n.tidyLocked(c)
 	}
-	add.channels = append(add.channels, later.channels...)
-	add.patterns = append(add.patterns, later.patterns...)
+	for patterns, some := range later {
+		add[patterns] = append(add[patterns], some...)
+	}
 	return add, del
 }
 
 func (l names) each(ctx context.Context, do func(context.Context, []string, bool) error) error {
-	if len(l.channels) > 0 {
-		if err := do(ctx, l.channels, false); err != nil {
-			return err
+	for _, patterns := range []bool{false, true} {
+		if some := l[patterns]; len(some) > 0 {
+			if err := do(ctx, some, patterns); err != nil {
+				return err
+			}
 		}
-	}
-	if len(l.patterns) > 0 {
-		return do(ctx, l.patterns, true)
 	}
 	return nil
 }

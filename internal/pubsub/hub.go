@@ -70,11 +70,8 @@ func Aside() Option { return func(w *Waiter) { w.outOfLine = true } }
 // waiters may share; its capacity is 1.
 func Signal(c chan struct{}) Option { return func(w *Waiter) { w.C = c } }
 
-// Keyed makes the waiter one that only messages for key wake. Channels, if any,
-// are subscribed for this waiter alone.
-func Keyed(key string, channels ...string) Option {
-	return func(w *Waiter) { w.key, w.own = key, channels }
-}
+// Keyed makes the waiter one that only messages for key wake. A (re)connection tells it that it may have missed one.
+func Keyed(key string) Option { return func(w *Waiter) { w.key = key } }
 
 // About says who waits.
 func About(m Member) Option { return func(w *Waiter) { w.member = m } }
@@ -157,9 +154,6 @@ func (h *Hub) join(w *Waiter, spec *Spec) {
 	if w.shared {
 		t.hearOthersLocked()
 	}
-	for _, ch := range w.own {
-		h.wantLocked(t, ch, false)
-	}
 	if t.confirmed() && (t.line.First() == w || !w.place.In()) {
 		w.missed = w.key != ""
 		w.signalLocked(w.key == "")
@@ -195,26 +189,21 @@ func (h *Hub) Missed(id string) {
 
 // Waiting reports whether the topic's line has a waiter.
 func (h *Hub) Waiting(id string) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	t := h.topics[id]
-	return t != nil && t.line.First() != nil
+	return h.has(id, func(t *topic) bool { return t.line.First() != nil })
 }
 
 // Wanted reports whether anybody waits who a call is for.
-func (h *Hub) Wanted(id string) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	t := h.topics[id]
-	return t != nil && t.wantedLocked()
-}
+func (h *Hub) Wanted(id string) bool { return h.has(id, (*topic).wantedLocked) }
 
 // Standing reports whether all subscriptions of the topic are confirmed.
-func (h *Hub) Standing(id string) bool {
+func (h *Hub) Standing(id string) bool { return h.has(id, (*topic).standsLocked) }
+
+// has reports whether there is a topic of which that is true.
+func (h *Hub) has(id string, is func(t *topic) bool) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	t := h.topics[id]
-	return t != nil && t.confirmed() && t.err == nil
+	return t != nil && is(t)
 }
 
 // Close ends all subscriptions; Wait waits for that. Waiters are not told: their owner
@@ -261,9 +250,6 @@ func (h *Hub) newTopicLocked(spec Spec) *topic {
 	t.node.topics[t] = struct{}{}
 	for _, ch := range spec.Channels {
 		h.wantLocked(t, ch, false)
-	}
-	for _, p := range spec.Patterns {
-		h.wantLocked(t, p, true)
 	}
 	// While the node waits for a connection, or for its server, nobody sweeps: whoever comes does
 	// more than make up for himself.

@@ -22,7 +22,7 @@ import (
 // signal, in the order of their coming. With REDLATCH_REWRITE=1 the files are written anew: read what has changed.
 //
 //	join a b TOPIC      waiters of these names. all: messages wake all; called: they call the client, with its place;
-//	                    missed: who has a key may have missed one; shared, key=K, own=CHANNEL: as such;
+//	                    shared, key=K: as such; own=CHANNEL: it listens to that, too;
 //	                    carry: TakeHead may have it; memory: in the caller's
 //	leave a b, pass a   they leave; the next one is to try; leave a holder=H expect=1m: what it knows
 //	expect a 6s H, poke a, look a        it has looked; it is woken; its news without a signal
@@ -221,7 +221,7 @@ func (sc *scene) join(set map[string]string, rest []string) {
 		rest = slices.DeleteFunc(rest, func(word string) bool { return word == option })
 		return len(rest) < n
 	}
-	wakesAll, called, missed := is("all"), is("called"), is("missed")
+	wakesAll, called := is("all"), is("called")
 	shared, carries, memory := is("shared"), is("carry"), is("memory")
 	topic := rest[len(rest)-1]
 	spec := one(topic)
@@ -231,7 +231,6 @@ func (sc *scene) join(set map[string]string, rest []string) {
 		spec.Unheard = func() { sc.s.set(func() { sc.s.asked = append(sc.s.asked, "unheard") }) }
 		spec.Route = func(_, place string) pubsub.Wake { return pubsub.Wake{One: true, Place: place} }
 	}
-	spec.KeyedMiss = missed
 	for _, name := range rest[:len(rest)-1] {
 		var opts []pubsub.Option
 		if shared {
@@ -241,13 +240,14 @@ func (sc *scene) join(set map[string]string, rest []string) {
 			opts = append(opts, pubsub.Carry(name))
 		}
 		if key := set["key"]; key != "" {
-			opts = append(opts, pubsub.Keyed(key, strings.Fields(set["own"])...))
+			opts = append(opts, pubsub.Keyed(key))
 		}
 		if !slices.Contains(sc.names, name) {
 			sc.names = append(sc.names, name)
 		}
 		if !memory {
 			sc.waiters[name] = sc.h.Join(spec, opts...)
+			sc.waiters[name].Listen(strings.Fields(set["own"]), nil)
 			continue
 		}
 		if sc.waiters[name] == nil {

@@ -23,7 +23,6 @@ type Wake struct {
 type Spec struct {
 	ID       string // names the topic; one per lock, kind and client
 	Channels []string
-	Patterns []string // not on sharded channels
 	Slot     uint16
 
 	// Route says whom a message wakes. It runs under a lock on the connection's
@@ -35,9 +34,6 @@ type Spec struct {
 	// Unheard is called, without a mutex, when the client is called and nobody waits. It must
 	// not block. nil: releases of this lock call nobody, and its waiters look only when they are told.
 	Unheard func()
-	// KeyedMiss makes a (re)connection tell keyed waiters that they may have missed
-	// a message.
-	KeyedMiss bool
 }
 
 // Waiter is one waiting acquisition. C is signalled when there may be news; the
@@ -279,6 +275,8 @@ func (t *topic) since(turn int) []Holder {
 
 func (t *topic) confirmed() bool { return t.pending == 0 }
 
+func (t *topic) standsLocked() bool { return t.confirmed() && t.err == nil }
+
 func (t *topic) add(w *Waiter) {
 	if t.waiters++; t.waiters == 1 && t.spec.Unheard != nil {
 		t.node.hub.waiting++
@@ -381,11 +379,9 @@ func (n *notice) log(h *Hub, msg string) {
 // missedLocked wakes those who may have missed a message.
 func (t *topic) missedLocked() {
 	t.wakeLocked(Wake{One: true, All: true}, "")
-	if t.spec.KeyedMiss {
-		for _, w := range t.keyed {
-			w.missed = true
-			w.signalLocked(false)
-		}
+	for _, w := range t.keyed {
+		w.missed = true
+		w.signalLocked(false)
 	}
 }
 
