@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
@@ -89,11 +91,15 @@ func TestShow(t *testing.T) {
 	in := decoded[redlatch.Inspection](t, call(t, s, "show", "p:x", "-o", "json").ends(exitOK).out)
 	testbed.Equal(t, in.Holders[0].Client, "shop/1", "the holder")
 	unlock(t, h)
+	unlock(t, hold(t, c.RLock("y", redlatch.Fenced())))
+	call(t, s, "show", "y", "--prefix", "p:").ends(exitOK, "free", "token").warns() // the name is right
+	s.Do(t, "HSET", "p:z", uuid.NewString()+":1", "1")
+	call(t, s, "show", "z", "--prefix", "p:").ends(exitOK, "held", "lease      has no end")
 	s.Do(t, "SET", "data", "1")
 	call(t, s, "show", "dtaa", "--prefix", "shop:").ends(exitOK, "no key").warns("Is the name right?", `"shop:dtaa"`)
 	call(t, s, "ls", "order*").fails(exitOK, `no locks match "order*"`)
 	call(t, s, "show", "data").fails(exitError, "its key is no lock")
-	s.Do(t, "DEL", "data")
+	s.Do(t, "DEL", "data", "p:z")
 	call(t, s, "show", "x", "-o", "xml").fails(exitUsage)
 }
 

@@ -216,7 +216,7 @@ of it, "(not known)" if that may not be read. The exit status is 1 if the key is
 				if !run.Began.IsZero() {
 					fmt.Fprintf(a.std.out, "\nLast run as a job of Once: %s ago, by %s; the next is due in %s\n",
 						since(in.At, run.Began), cmp.Or(who(run.Process, ""), "?"), some(run.Due.Sub(in.At)))
-				} else if in.Kind == redlatch.KindNone && in.Processes <= 0 {
+				} else if in.Kind == redlatch.KindNone && in.Processes <= 0 && in.Token == 0 {
 					fmt.Fprintln(a.std.err, "Is the name right? Its key would be "+quote.Name(in.Key)+": --prefix is the application's Config.Prefix, redlatch ls lists the held locks.")
 				}
 				return nil
@@ -253,7 +253,11 @@ func (s screen) lock(out io.Writer, in redlatch.Inspection) {
 	field(true, "kind", "%s", kind)
 	field(in.Key != in.Name, "key", "%s", brief(in.Key))
 	field(in.Problem != "", "problem", "%s", in.Problem)
-	field(in.Held(), "lease", "%s left", some(in.Remaining))
+	left := some(in.Remaining) + " left"
+	if in.Remaining <= 0 {
+		left = "has no end"
+	}
+	field(in.Held(), "lease", "%s", left)
 	field(in.Token > 0, "token", "%d", in.Token)
 	queued := in.QueueLength > 0
 	field(queued, "waiting", "%d in the queue, of %s", in.QueueLength, processesThat(in.Processes, "", ""))
