@@ -17,16 +17,19 @@ type lane struct {
 	s     *Sender
 	known bool // all of it goes to one node
 
-	mu      sync.Mutex                 // guards all below, and the calls' state
-	queue   [classes]lease.List[*Call] // not sent
-	away    lease.List[*Call]          // sent, without an answer, in the order of sending
-	acked   lease.List[*Call]          // the same of those that wait for replicas: their silence means less
-	flying  [classes]int               // commands without an answer
-	busy    [classes]int               // carriers
-	idle    []*carrier
-	spare   int       // of them, not used since the last trim
-	trims   bool      // a trim will come
-	failed  error     // since the node last answered
+	mu     sync.Mutex                 // guards all below, and the calls' state
+	queue  [classes]lease.List[*Call] // not sent
+	away   lease.List[*Call]          // sent, without an answer, in the order of sending
+	acked  lease.List[*Call]          // the same of those that wait for replicas: their silence means less
+	flying [classes]int               // commands without an answer
+	busy   [classes]int               // carriers
+	idle   []*carrier
+	spare  int   // of them, not used since the last trim
+	trims  bool  // a trim will come
+	failed error // since the node last answered
+	// halfway are the slots of which a cluster moves the keys, and what the node said last of one: it
+	// answers, and what it does not serve is that slot
+	halfway map[uint16]error
 	unnoted time.Time // the last failure that was no break, since it said nothing new
 	stopped bool
 }
@@ -250,12 +253,24 @@ func (l *lane) noteLocked(c *Call) {
 	switch err := c.Err; {
 	case err == nil:
 		l.failed = nil
+		delete(l.halfway, c.slot)
 		// Answers are taken in any order: the node may have failed after this one.
 		if !c.Sent.After(l.unnoted) {
 			l.s.broke.Now()
 		}
 	case conn.IsPermanent(err):
 		l.failed = nil
+		delete(l.halfway, c.slot)
+	case conn.IsTryAgain(err):
+		if l.failed = nil; l.halfway[c.slot] == nil {
+			l.s.broke.Now()
+		} else {
+			l.unnoted = time.Now()
+		}
+		if l.halfway == nil {
+			l.halfway = map[uint16]error{}
+		}
+		l.halfway[c.slot] = err
 	case l.failed == nil || conn.Classify(err) == conn.Ambiguous:
 		l.s.broke.Now()
 		l.failed = err
@@ -267,9 +282,24 @@ func (l *lane) noteLocked(c *Call) {
 	}
 }
 
+// trouble is what is wrong with the node.
 func (l *lane) trouble(now time.Time) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	return l.troubleLocked(now)
+}
+
+// troubleOf is what is wrong with the node, or with a slot there.
+func (l *lane) troubleOf(now time.Time, slot uint16) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.troubleLocked(now); err != nil {
+		return err
+	}
+	return l.halfway[slot]
+}
+
+func (l *lane) troubleLocked(now time.Time) error {
 	if c := l.away.First(); c != nil {
 		if silent := now.Sub(c.Sent); silent >= l.s.cfg.Slow {
 			return &SilentError{For: silent}
@@ -298,7 +328,7 @@ func (s *Sender) Masters(nodes []string) {
 	for node, l := range s.lanes {
 		if !slices.Contains(nodes, node) {
 			l.mu.Lock()
-			l.failed = nil
+			l.failed, l.halfway = nil, nil
 			l.mu.Unlock()
 		}
 	}

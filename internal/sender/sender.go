@@ -141,10 +141,11 @@ func (s *Sender) Node(slot uint16) (node string, known bool) {
 }
 
 // Trouble says what is wrong with the node of a key: it failed since it last
-// answered, or it has been silent for too long. nil: nothing is.
+// answered, has been silent for too long, or does not serve the key's slot since that is half-way to
+// another one. nil: nothing is.
 func (s *Sender) Trouble(key string) error {
-	l, _ := s.laneOf(key)
-	return l.trouble(time.Now())
+	l, slot := s.laneOf(key)
+	return l.troubleOf(time.Now(), slot)
 }
 
 // Broke is when a command last failed without an answer, or was refused for the moment (the server

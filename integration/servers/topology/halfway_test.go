@@ -126,3 +126,38 @@ func TestTornLockOfASlotThatIsHalfWay(t *testing.T) {
 	bed.Unlock(t, h)
 	mig.Finish(t)
 }
+
+// A slot that is half-way is no outage of its node: whoever waited for a lock in another slot there hears that it is
+// held, and whoever wants one that nobody can have, also behind another one of its process, that it is unavailable.
+func TestASlotThatIsHalfWayIsNoOutageOfItsNode(t *testing.T) {
+	t.Parallel()
+	set := clustered(t)
+	c := open(t, cluster(set))
+	torn := c.RLock("torn", redlatch.Fenced())
+	bed.Unlock(t, take(t, t.Context(), torn)) // its counter stays
+	slot := testbed.Slot("torn")
+	from := set.NodeOfSlot(t, slot)
+	busy := ""
+	for i := 0; busy == "" || set.NodeOfKey(t, busy) != from; i++ {
+		busy = bed.Name("busy", i)
+	}
+	h := take(t, t.Context(), open(t, cluster(set)).RLock(busy))
+	mig := set.BeginMigration(t, slot, elsewhere(t, set, slot))
+	ctx, leave := context.WithCancel(t.Context())
+	defer leave()
+	first := bed.Async(ctx, torn)
+	for range 10 {
+		_, err := c.RLock(busy).TryLock(t.Context(), 250*time.Millisecond, 0)
+		if !errors.Is(err, redlatch.ErrNotAcquired) || errors.Is(err, redlatch.ErrUnavailable) {
+			t.Errorf("of the lock that is held: %v", err)
+		}
+		_, err = torn.TryLock(t.Context(), 50*time.Millisecond, 0)
+		if !errors.Is(err, redlatch.ErrUnavailable) || !strings.Contains(err.Error(), "half-way") {
+			t.Errorf("of the one that nobody can have: %v", err)
+		}
+	}
+	leave()
+	bed.Want(t, (<-first).Err, context.Canceled)
+	bed.Unlock(t, h)
+	mig.Finish(t)
+}
