@@ -91,6 +91,9 @@ func IsPermanent(err error) bool { return err != nil && Classify(err) == Permane
 // is moving their slot and only some of them have moved.
 func IsTryAgain(err error) bool { return answers(err, "TRYAGAIN") }
 
+// IsOfSlot reports whether a node of a cluster has said that the slot, or a key of it, is elsewhere or on its way.
+func IsOfSlot(err error) bool { return answers(err, "TRYAGAIN", "MOVED", "ASK") }
+
 // NeverRan reports whether a server refused a script as a whole: the user may not run any, or not on these keys. What the
 // script's own commands lack comes in the words of a script's error.
 func NeverRan(err error) bool {

@@ -27,8 +27,8 @@ type lane struct {
 	spare  int   // of them, not used since the last trim
 	trims  bool  // a trim will come
 	failed error // since the node last answered
-	// halfway are the slots of which a cluster moves the keys, and what the node said last of one: it
-	// answers, and what it does not serve is that slot
+	// halfway are the slots that a cluster moves, and what the node said last of one: it answers, and
+	// what it does not serve is that slot
 	halfway map[uint16]error
 	unnoted time.Time // the last failure that was no break, since it said nothing new
 	stopped bool
@@ -261,7 +261,7 @@ func (l *lane) noteLocked(c *Call) {
 	case conn.IsPermanent(err):
 		l.failed = nil
 		delete(l.halfway, c.slot)
-	case conn.IsTryAgain(err):
+	case conn.IsOfSlot(err):
 		if l.failed = nil; l.halfway[c.slot] == nil {
 			l.s.broke.Now()
 		} else {

@@ -198,6 +198,34 @@ func TestANodeWithoutSlotsIsInNoTrouble(t *testing.T) {
 	})
 }
 
+// A node that does not serve a slot is in no trouble for the others of it, and for that slot until it serves it again.
+func TestASlotOfANodeInNoTrouble(t *testing.T) {
+	for _, refusal := range []string{"TRYAGAIN Multiple keys request during rehashing of slot", "MOVED 7365 127.0.0.1:1", "ASK 7365 127.0.0.1:1"} {
+		synctest.Test(t, func(t *testing.T) {
+			node := &scripted{answers: map[string]chan error{"x": make(chan error), "y": make(chan error)}, place: "one"}
+			s := New(node, Config{Slow: time.Second})
+			for _, step := range []struct {
+				key  string
+				err  error
+				x, y bool // in trouble then
+			}{
+				{"x", conn.Refusal(refusal), true, false},
+				{"y", nil, true, false},
+				{"y", io.EOF, true, true},
+				{"x", conn.Refusal(refusal), true, false}, // an answer
+				{"x", nil, false, false},
+			} {
+				s.start(1, Ask, step.key)
+				node.answers[step.key] <- step.err
+				synctest.Wait()
+				testbed.Equal(t, [2]bool{s.Trouble("x") != nil, s.Trouble("y") != nil}, [2]bool{step.x, step.y}, step.key, step.err)
+			}
+			s.Stop()
+			s.Wait()
+		})
+	}
+}
+
 // scripted is a node whose answers the test gives, one by one.
 type scripted struct {
 	answers map[string]chan error // by key
