@@ -47,6 +47,14 @@ func eachRight(t *testing.T, need string, nodes []*testbed.Server, url string) {
 	}
 }
 
+// A server that runs no scripts is not taken for a user who lacks a right.
+func TestDoctorWithoutScripts(t *testing.T) {
+	t.Parallel()
+	s := testbed.Standalone(t, "--rename-command", "EVAL", "")
+	got := call(t, s, "doctor").ends(exitError, "scripts can't be run", "unknown command 'EVAL'")
+	lacks(t, got.out, "missing: ")
+}
+
 // Each right that is missing is named, and only that; no key is left behind, and the exit status tells.
 func TestDoctorNamesEachRight(t *testing.T) {
 	t.Parallel()

@@ -68,7 +68,10 @@ func (e *examination) permissions(ctx context.Context) {
 		e.script = older
 		err = e.try(ctx, "return ''", name)
 	}
-	if err != nil {
+	if err != nil && !denied(err) { // a server that runs no scripts, or not now
+		e.add("permissions", "", problem, "scripts can't be run, and no right be tried: "+err.Error(), "")
+		return
+	} else if err != nil {
 		missing := "~" + e.prefix + "*"
 		if strings.Contains(err.Error(), "'eval'") {
 			missing = "+eval"
