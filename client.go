@@ -3,6 +3,7 @@ package redlatch
 import (
 	"context"
 	"fmt"
+	"regexp"
 	"strings"
 	"sync"
 
@@ -151,17 +152,20 @@ func start(cfg Config, cn *conn.Conn, id string, addrs []string) (*Client, error
 }
 
 // openNamed connects under the Client's name. Over RESP2 the name is a command of its own, and a
-// server that does not permit it refuses the whole connection: then there is none.
+// server that does not permit or know it refuses the whole connection: then there is none.
 func openNamed(cfg Config, id string) (*conn.Conn, error) {
 	given := cfg.Redis.ClientName
 	cfg.Redis.ClientName = inspect.ConnectionName(cfg.Name, id)
 	cn, err := conn.Open(cfg.Redis, cfg.LeaseTime, cfg.ClientBuilder, cfg.late)
-	if err == nil || !cfg.Redis.AlwaysRESP2 || given != "" || !strings.Contains(err.Error(), "NOPERM") {
+	if err == nil || given != "" || !(cfg.Redis.AlwaysRESP2 && strings.Contains(err.Error(), "NOPERM") || noClient.MatchString(err.Error())) {
 		return cn, err
 	}
 	cfg.Redis.ClientName = ""
 	return conn.Open(cfg.Redis, cfg.LeaseTime, cfg.ClientBuilder, cfg.late)
 }
+
+// noClient is what a server says that does not know the command CLIENT.
+var noClient = regexp.MustCompile("unknown command .?CLIENT")
 
 // ID is the Client's id: the first part of its owners, as State and Redis show them.
 func (c *Client) ID() string { return c.core.ID() }

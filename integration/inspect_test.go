@@ -182,7 +182,7 @@ func TestClientName(t *testing.T) {
 		}
 	}
 	testbed.Equal(t, c.Name(), "checkout/7", "its name")
-	// Over RESP2 the name needs a permission, and what has none works without a name.
+	// Over RESP2 the name needs a permission, and a command of the server's; what has none works without a name.
 	for _, tc := range []struct {
 		rule string
 		want bool
@@ -194,6 +194,9 @@ func TestClientName(t *testing.T) {
 		bed.Unlock(t, bed.Lock(t, t.Context(), r.RLock("x")))
 		testbed.Equal(t, strings.Contains(s.Text(t, "CLIENT", "LIST"), r.ID()), tc.want, tc.rule, "named")
 	}
+	bare := testbed.Standalone(t, "--rename-command", "CLIENT", "")
+	r := rlClient(t, bare.Addr(), func(c *redlatch.Config) { c.Redis.AlwaysRESP2 = true })
+	bed.Unlock(t, bed.Lock(t, t.Context(), r.RLock("x")))
 	for _, bad := range []string{"a b", "ä", "a\n", strings.Repeat("x", 129)} {
 		cfg := redlatch.Config{Name: bad}
 		cfg.Redis.InitAddress = []string{s.Addr()}

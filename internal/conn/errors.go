@@ -94,11 +94,11 @@ func IsTryAgain(err error) bool { return answers(err, "TRYAGAIN") }
 // IsOfSlot reports whether a node of a cluster has said that the slot, or a key of it, is elsewhere or on its way.
 func IsOfSlot(err error) bool { return answers(err, "TRYAGAIN", "MOVED", "ASK") }
 
-// NeverRan reports whether a server refused a script as a whole: the user may not run any, or not on these keys. What the
-// script's own commands lack comes in the words of a script's error.
+// NeverRan reports whether a server refused a script as a whole: it runs none, or the user may not, or not on these keys.
+// What the script's own commands lack comes in the words of a script's error.
 func NeverRan(err error) bool {
 	msg, ok := answerOf(err)
-	return ok && strings.HasPrefix(msg, "NOPERM ") && !strings.Contains(msg, "script")
+	return ok && !strings.Contains(msg, "script") && (strings.HasPrefix(msg, "NOPERM ") || strings.HasPrefix(msg, "unknown command "))
 }
 
 // isRedirection reports whether a node of a cluster has said that a slot, or a key of it, is elsewhere.

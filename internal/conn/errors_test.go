@@ -66,6 +66,8 @@ func TestWhatNeverRan(t *testing.T) {
 		"NOPERM this user has no permissions to access one of the keys used as arguments":                   true,
 		"NOPERM User app has no permissions to run the 'evalsha' command":                                   true,
 		"NOPERM No permissions to access a key":                                                             true,
+		"unknown command 'EVAL'":                                                                            true,
+		"Unknown Redis command called from Lua script":                                                      false,
 		"NOPERM ACL failure in script: User app has no permissions to run the 'hset' command script: 8f, …": false,
 		"The user executing the script can't run this command or subcommand script: 8f, on @user_script:9.": false,
 		"Error running script (call to f_8f): @user_script:6: @user_script: 6: -NOPERM this user":           false,
