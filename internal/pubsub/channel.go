@@ -101,8 +101,8 @@ func (n *node) sync(ctx context.Context, link Link) error {
 		err := link.Subscribe(ctx, channels, patterns)
 		some, refused := errors.AsType[RefusedError](err)
 		for ch, err := range some {
-			if line := n.refuse(ch, err); line != nil {
-				line.log(n.hub, "redlatch: subscription refused")
+			if notice := n.refuse(ch, err); notice != nil {
+				n.hub.log("redlatch: subscription refused", notice()...)
 			}
 		}
 		if refused {
@@ -161,7 +161,7 @@ func (l names) each(ctx context.Context, do func(context.Context, []string, bool
 }
 
 // refuse notes that the server denied a channel. It returns a notice if anybody waits.
-func (n *node) refuse(ch string, err error) *notice {
+func (n *node) refuse(ch string, err error) (notice func() []any) {
 	n.hub.mu.Lock()
 	defer n.hub.mu.Unlock()
 	c := n.channels[ch]
@@ -174,17 +174,17 @@ func (n *node) refuse(ch string, err error) *notice {
 		return nil
 	}
 	t := c.want.topic
-	line := t.noticeLocked("channel", ch, "error", err)
+	notice = t.noticeLocked("channel", ch, "error", err)
 	if !c.want.pattern {
 		t.err = err
 		t.nudgeLocked()
-		return line
+		return notice
 	}
 	// An ACL allows a pattern only literally, and one per client can't be listed. It
 	// is for others' calls that a waiter finds out by itself, later.
 	c.want.refused = true
 	t.confirmLocked(c.want)
-	return line
+	return notice
 }
 
 // confirmLocked notes that messages will come.

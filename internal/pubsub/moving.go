@@ -27,12 +27,7 @@ type mover interface {
 // error is the end of the connection.
 func (n *node) survey(ctx context.Context, link mover) error {
 	n.hub.mu.Lock()
-	waited := false
-	for t := range n.topics {
-		if waited = t.waiters > 0; waited {
-			break
-		}
-	}
+	waited := len(n.topics) > 0 // or was a moment ago
 	n.hub.mu.Unlock()
 	if !waited {
 		return nil
@@ -60,8 +55,8 @@ func (l shardedLink) Losing(ctx context.Context) ([]uint16, error) {
 		return nil, nil
 	}
 	text, err := l.dc.Do(ctx, l.dc.B().ClusterNodes().Build()).ToString()
-	if err = l.clean(err); err != nil {
-		if l.silent = l.permanent(err); l.silent {
+	if err = l.of.Clean(err); err != nil {
+		if l.silent = l.of.Permanent(err); l.silent {
 			return nil, nil
 		}
 		return nil, err

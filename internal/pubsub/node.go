@@ -318,8 +318,8 @@ func (n *node) loseLocked(t *topic) {
 // are now.
 func (n *node) lost(err error) {
 	n.hub.dial.Moved(n.name)
-	for _, line := range n.forget(err) {
-		line.log(n.hub, "redlatch: subscription lost; waiters retry when it is back")
+	for _, notice := range n.forget(err) {
+		n.hub.log("redlatch: subscription lost; waiters retry when it is back", notice()...)
 	}
 }
 
@@ -328,7 +328,7 @@ const maxNotices = 16
 
 // forget drops the topics that nobody waits for and moves the others to where their
 // slots are now. If the loss is to be told, it returns a notice for each of them.
-func (n *node) forget(err error) (lines []*notice) {
+func (n *node) forget(err error) (notices []func() []any) {
 	h := n.hub
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -342,27 +342,23 @@ func (n *node) forget(err error) (lines []*notice) {
 	planned := errors.Is(err, errPlace) || errors.Is(err, errMoved) || errors.Is(err, errKept) || errors.Is(err, net.ErrClosed)
 	tell := !n.down && !planned
 	n.down = n.down || tell
-	more := 0
+	locks := 0
 	for t := range n.topics {
 		if t.waiters == 0 {
 			h.dropTopicLocked(t)
 			continue
 		}
-		if line := t.noticeLocked("node", n.name, "error", err); tell && line != nil {
-			if len(lines) < maxNotices {
-				lines = append(lines, line)
-			} else {
-				more++
-			}
+		if locks++; tell && locks <= maxNotices {
+			notices = append(notices, t.noticeLocked("node", n.name, "error", err))
 		}
 		if to := h.dial.Node(t.spec.Slot); to != n.name {
 			n.moveLocked(t, h.nodeLocked(to))
 		}
 	}
-	if more > 0 {
-		lines = append(lines, &notice{args: []any{"further_locks", more, "node", n.name, "error", err}})
+	if more := locks - maxNotices; tell && more > 0 {
+		notices = append(notices, func() []any { return []any{"further_locks", more, "node", n.name, "error", err} })
 	}
-	return lines
+	return notices
 }
 
 // moveLocked gives a topic to another node. Nothing of it is subscribed.

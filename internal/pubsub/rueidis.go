@@ -29,12 +29,11 @@ type Redis struct {
 // NewDialer subscribes through a client: on one connection to any master with plain channels, on one
 // connection to each slot's primary with sharded ones.
 func NewDialer(of Redis) Dialer {
-	return &dialer{Redis: of, plain: !of.Sharded && of.Client.Mode() == rueidis.ClientModeCluster}
+	return &dialer{Redis: of}
 }
 
 type dialer struct {
 	Redis
-	plain bool // a cluster without sharded channels
 
 	mu    sync.Mutex
 	slots []slots.Range // guarded by mu; nil: ask
@@ -124,17 +123,14 @@ func (d *dialer) Astray(masters []string) bool {
 // Dial implements Dialer.
 func (d *dialer) Dial(node string, h Handler) (Link, error) {
 	client := d.Client
-	if d.Sharded {
-		if node == unknown {
-			return nil, errPlace
-		}
-		nc, ok := d.Client.Nodes()[node]
-		if !ok {
+	switch {
+	case d.Sharded && node == unknown:
+		return nil, errPlace
+	case d.Sharded:
+		if client = d.Client.Nodes()[node]; client == nil {
 			return nil, fmt.Errorf("node %s is not part of the cluster", node)
 		}
-		client = nc
-	}
-	if d.plain {
+	case client.Mode() == rueidis.ClientModeCluster:
 		if nc := d.master(); nc != nil {
 			client = nc
 		}
@@ -143,7 +139,7 @@ func (d *dialer) Dial(node string, h Handler) (Link, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &link{dc: dc, release: release, sharded: d.Sharded, permanent: d.Permanent, clean: d.Clean, keeps: !d.Unsubscribes(), kept: map[string]struct{}{}}
+	l := &link{of: d, dc: dc, release: release, keeps: !d.Unsubscribes(), kept: map[string]struct{}{}}
 	l.down = dc.SetPubSubHooks(rueidis.PubSubHooks{
 		OnMessage: func(m rueidis.PubSubMessage) {
 			if m.Pattern != "" {
@@ -202,15 +198,13 @@ func (d *dialer) dedicate(client rueidis.Client) (rueidis.DedicatedClient, func(
 }
 
 type link struct {
-	dc        rueidis.DedicatedClient
-	release   func()
-	sharded   bool
-	permanent func(error) bool
-	clean     func(error) error
-	keeps     bool                // it bears no UNSUBSCRIBE
-	silent    bool                // it may not be asked for moving slots
-	kept      map[string]struct{} // channels that nobody wants any more
-	down      <-chan error
+	of      *dialer
+	dc      rueidis.DedicatedClient
+	release func()
+	keeps   bool                // it bears no UNSUBSCRIBE
+	silent  bool                // it may not be asked for moving slots
+	kept    map[string]struct{} // channels that nobody wants any more
+	down    <-chan error
 }
 
 const (
@@ -233,7 +227,7 @@ func (l *link) Subscribe(ctx context.Context, channels []string, patterns bool) 
 		switch {
 		case patterns:
 			return l.dc.B().Psubscribe().Pattern(part...).Build()
-		case l.sharded:
+		case l.of.Sharded:
 			return l.dc.B().Ssubscribe().Channel(part...).Build()
 		default:
 			return l.dc.B().Subscribe().Channel(part...).Build()
@@ -256,7 +250,7 @@ func (l *link) Unsubscribe(ctx context.Context, channels []string, patterns bool
 		switch {
 		case patterns:
 			return l.dc.B().Punsubscribe().Pattern(part...).Build()
-		case l.sharded:
+		case l.of.Sharded:
 			return l.dc.B().Sunsubscribe().Channel(part...).Build()
 		default:
 			return l.dc.B().Unsubscribe().Channel(part...).Build()
@@ -269,10 +263,10 @@ func (l *link) Unsubscribe(ctx context.Context, channels []string, patterns bool
 func (l *link) each(ctx context.Context, channels []string, build func([]string) rueidis.Completed) error {
 	refused := RefusedError{}
 	for part := range slices.Chunk(channels, maxTogether) {
-		if !l.sharded {
-			if err := l.clean(l.dc.Do(ctx, build(part)).Error()); err == nil {
+		if !l.of.Sharded {
+			if err := l.of.Clean(l.dc.Do(ctx, build(part)).Error()); err == nil {
 				continue
-			} else if !l.permanent(err) {
+			} else if !l.of.Permanent(err) {
 				return err
 			}
 		}
@@ -283,9 +277,9 @@ func (l *link) each(ctx context.Context, channels []string, build func([]string)
 			cmds[i] = build(part[i : i+1]).Pin()
 		}
 		for i, res := range l.dc.DoMulti(ctx, cmds...) {
-			switch err := l.clean(res.Error()); {
+			switch err := l.of.Clean(res.Error()); {
 			case err == nil:
-			case !l.permanent(err):
+			case !l.of.Permanent(err):
 				return err
 			default:
 				refused[part[i]] = fmt.Errorf("subscription refused: %w", err)

@@ -352,28 +352,21 @@ func (t *topic) each(yield func(*Waiter) bool) {
 	}
 }
 
-// notice is a log line in the making: what is known of a topic is read under the
-// hub's mutex, the line is written without it.
-type notice struct {
-	member Member
-	args   []any
-}
-
-// noticeLocked is nil when nobody waits. It is about one who does, the longest where they stand in line.
-func (t *topic) noticeLocked(args ...any) *notice {
+// noticeLocked makes the arguments of a log line: what is known of a topic is read under the hub's mutex, the line is
+// written without it. It is nil when nobody waits. It is about one who does, the longest where they stand in line.
+func (t *topic) noticeLocked(args ...any) func() []any {
 	for w := range t.each {
 		w.mayBeLogged = true
-		return &notice{member: w.member, args: append([]any{"waiting", t.waiters}, args...)}
+		m := w.member
+		args = append([]any{"waiting", t.waiters}, args...)
+		return func() []any {
+			if m == nil {
+				return args
+			}
+			return append(m.Logged(), args...)
+		}
 	}
 	return nil
-}
-
-func (n *notice) log(h *Hub, msg string) {
-	args := n.args
-	if n.member != nil {
-		args = append(n.member.Logged(), args...)
-	}
-	h.log(msg, args...)
 }
 
 // missedLocked wakes those who may have missed a message.
