@@ -20,7 +20,7 @@ func Open(opt rueidis.ClientOption, leaseTime time.Duration, build func(rueidis.
 		return nil, err
 	}
 	d := follow(&opt)
-	defer d.opened()
+	defer d.opening.Store(false)
 	var watch *masterWatch
 	if opt.Sentinel.MasterSet != "" {
 		watch = watchMaster(d, &opt)

@@ -83,8 +83,6 @@ func (o *dialler) last() (addr string, cfg *tls.Config) {
 	return o.addr, o.cfg
 }
 
-func (o *dialler) opened() { o.opening.Store(false) }
-
 // handshakeSilence is how long a TLS handshake takes before the port is asked whether
 // it speaks TLS at all. (A Redis port that doesn't takes the handshake for the
 // beginning of a command and waits for its end.)

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -18,7 +19,7 @@ type masterWatch struct {
 	settle  time.Duration // how long after it the client may go over
 	poll    time.Duration // 0, or how often to look where no connection is told of
 	quit    chan struct{}
-	done    chan struct{} // closed when the goroutine has ended; nil: there is none
+	wg      sync.WaitGroup // the goroutine
 }
 
 // The pauses between two looks: the client goes over a few milliseconds after the
@@ -40,19 +41,15 @@ func watchMaster(d *dialler, opt *rueidis.ClientOption) *masterWatch {
 // start begins to watch; moved is called, never twice at a time, after the client
 // has gone over.
 func (w *masterWatch) start(addr func() string, moved func()) {
-	w.done = make(chan struct{})
-	go w.run(addr, moved) // ends with stop
+	w.wg.Go(func() { w.run(addr, moved) }) // ends with stop
 }
 
 func (w *masterWatch) stop() {
 	close(w.quit)
-	if w.done != nil {
-		<-w.done
-	}
+	w.wg.Wait()
 }
 
 func (w *masterWatch) run(addr func() string, moved func()) {
-	defer close(w.done)
 	var look <-chan time.Time // nil: nothing is expected
 	var until time.Time
 	pause := firstLook
