@@ -33,9 +33,7 @@ func (k readKind) own(field string) string { return luascript.RWTimeoutKey(k.loc
 
 // Acquire implements kind.Kind.
 func (k readKind) Acquire(a *kind.Attempt) conn.Command {
-	list := make([]string, 8, 10)
-	list[0], list[1], list[2], list[3] = k.lock, k.void, k.leases, k.own(a.Field)
-	list[4], list[5], list[6], list[7] = k.writers, k.marks, k.readers, k.turn
+	list := append(make([]string, 0, 10), k.lock, k.void, k.leases, k.own(a.Field), k.writers, k.marks, k.readers, k.turn)
 	if k.token != "" {
 		list = append(list, k.token)
 	}
@@ -133,9 +131,7 @@ func (k readKind) Abandon(a *kind.Attempt, void time.Duration) conn.Command {
 }
 
 func (k readKind) free(f kind.Field, void time.Duration, undo bool) conn.Command {
-	list := make([]string, 8, 9)
-	list[0], list[1], list[2], list[3] = k.lock, k.void, k.leases, k.own(f.Name)
-	list[4], list[5], list[6], list[7] = k.readers, k.turn, k.writers, k.marks
+	list := append(make([]string, 0, 9), k.lock, k.void, k.leases, k.own(f.Name), k.readers, k.turn, k.writers, k.marks)
 	if f.Traced {
 		list = append(list, k.trace)
 	}
