@@ -55,7 +55,7 @@ type row struct {
 	Who       string  `json:"who"`              // holds it, and how many more do
 	HeldFor   float64 `json:"held_seconds"`     // of the holder that came first, as far as is known
 	WaitedFor float64 `json:"waited_seconds"`   // that holder, before
-	WaitsFor  float64 `json:"waiting_seconds"`  // of the waiter that came first
+	WaitsFor  float64 `json:"waiting_seconds"`  // of the waiter, or the process, that came first
 	Waiters   int     `json:"waiters"`          // that the server knows: places in queues, or else processes
 	Rate      float64 `json:"rate,omitempty"`   // turns per second over the last looks
 	Server    string  `json:"server,omitempty"` // its deployment, in ls
@@ -100,10 +100,16 @@ func (w *watched) see(in redlatch.Inspection) {
 			w.HeldFor, w.WaitedFor = held, waited(h).Seconds()
 		}
 	}
-	for _, q := range in.Queue {
-		if !q.AskedSince.IsZero() {
-			w.WaitsFor = max(w.WaitsFor, in.At.Sub(q.AskedSince).Seconds())
+	waits := func(since time.Time) {
+		if !since.IsZero() {
+			w.WaitsFor = max(w.WaitsFor, in.At.Sub(since).Seconds())
 		}
+	}
+	for _, q := range in.Queue {
+		waits(q.AskedSince)
+	}
+	for _, p := range in.Waiting {
+		waits(p.AskedSince)
 	}
 	switch w.Who = "free"; {
 	case in.Kind == redlatch.KindUnknown:

@@ -158,8 +158,11 @@ func TestLsSort(t *testing.T) {
 	late, early := hold(t, c.RLock("a")), time.Now().Add(-time.Hour)
 	s.Do(t, "HSET", "b", c.ID()+":g1-"+strconv.FormatInt(early.UnixMilli(), 36)+".1", "1")
 	s.Do(t, "PEXPIRE", "b", "300000")
-	defer s.Do(t, "DEL", "b")
-	for order, first := range map[string]string{"name": "a ", "held": "b "} {
+	for name, since := range map[string]time.Time{"a": time.Now(), "b": early} { // processes that wait
+		s.Do(t, "ZADD", "redlatch_wait:{"+name+"}", strconv.FormatInt(since.UnixMicro(), 10), c.ID())
+	}
+	defer s.Do(t, "DEL", "b", "redlatch_wait:{a}", "redlatch_wait:{b}")
+	for order, first := range map[string]string{"name": "a ", "held": "b ", "waiter": "b "} {
 		if rows := call(t, s, "ls", "--sort", order).rows(); !strings.HasPrefix(rows[0], first) {
 			t.Errorf("by %s: %q", order, rows)
 		}

@@ -288,7 +288,7 @@ HELD     since the holder got the lock
 WAITED   how long it had waited before
 WAIT     waiters in the queue; "2 proc": processes that listen for the unlock
          (only they know how many waiters of a reentrant lock, or readers, they have)
-LONGEST  how long the first of the queue has waited
+LONGEST  how long the first of them has waited
 TURNS/S  changes of holders; ≥: short turns are missed, --listen hears most of them;
          ?: it may not listen`
 
