@@ -154,7 +154,7 @@ func (h *Hub) join(w *Waiter, spec *Spec) {
 	if w.shared {
 		t.hearOthersLocked()
 	}
-	if t.confirmed() && (t.line.First() == w || !w.place.In()) {
+	if t.confirmed() && w.headLocked() {
 		w.missed = w.key != ""
 		w.signalLocked(w.key == "")
 	}

@@ -96,7 +96,7 @@ func (w *Waiter) Take() News {
 	n := News{
 		Try: w.try, Missed: w.missed, Payloads: w.payloads,
 		Line:      w.place.In(),
-		Head:      !w.place.In() || w.topic.line.First() == w,
+		Head:      w.headLocked(),
 		Confirmed: w.topic.confirmed(),
 		Expect:    w.topic.expect,
 		Look:      w.topic.calls.look,
@@ -118,6 +118,9 @@ func (w *Waiter) Take() News {
 // left, and no log line was about it. Its memory may be used for another one then. Leave has returned:
 // nothing changes these since.
 func (w *Waiter) Forgotten() bool { return w.hasLeft && !w.mayBeLogged }
+
+// headLocked reports whether nobody stands before the waiter.
+func (w *Waiter) headLocked() bool { return !w.place.In() || w.topic.line.First() == w }
 
 // Keyed reports whether the waiter was made with [Keyed].
 func (w *Waiter) Keyed() bool { return w.key != "" }
@@ -378,11 +381,13 @@ func (t *topic) missedLocked() {
 	}
 }
 
-// nudgeLocked makes everybody look who waits: the subscription was refused for good, or stands no more, and who sleeps
-// until the end of a lease looks from time to time until it does.
+// nudgeLocked makes those look who wait: that the subscription was refused for good concerns everybody, but that it stands
+// no more only who sleeps until the end of a lease: they look from time to time until it does.
 func (t *topic) nudgeLocked() {
 	for w := range t.each {
-		w.signalLocked(false)
+		if t.err != nil || w.headLocked() {
+			w.signalLocked(false)
+		}
 	}
 }
 
