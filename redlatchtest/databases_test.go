@@ -40,3 +40,19 @@ func TestHeldAndLoseInEachDatabase(t *testing.T) {
 		mustUnlock(t, b)
 	})
 }
+
+// TestHeldWhileTheServerIsAway: what is held can be looked at also while no client reaches the server.
+func TestHeldWhileTheServerIsAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := redlatchtest.NewServer(t)
+		h := mustLock(t, t.Context(), s.Client().RLock("a"))
+		for what, state := range map[string]struct{ away, back func() }{"down": {s.Down, s.Up}, "frozen": {s.Freeze, s.Thaw}} {
+			state.away()
+			if held := s.Held(); len(held) != 1 || held[0].Name != "a" {
+				t.Error(what, held)
+			}
+			state.back()
+		}
+		mustUnlock(t, h)
+	})
+}

@@ -44,6 +44,7 @@ type Server struct {
 	redis *miniredis.Miniredis
 	clock *clock
 	net   *network
+	own   *network // leads to the server also while it is down, or frozen
 	info  *info
 
 	mu     sync.Mutex
@@ -58,7 +59,7 @@ func NewServer(tb TB) *Server {
 	tb.Helper()
 	redis := miniredis.NewMiniRedis()
 	clock := startClock(redis)
-	s := &Server{tb: tb, redis: redis, clock: clock, net: newNetwork(clock.tick), info: newInfo()}
+	s := &Server{tb: tb, redis: redis, clock: clock, net: newNetwork(clock.tick), own: newNetwork(clock.tick), info: newInfo()}
 	first, err := s.redis.Dial()
 	if err != nil {
 		tb.Fatalf("redlatchtest: start the server: %v", err)
@@ -75,20 +76,24 @@ func (s *Server) close() {
 		_ = s.listen.Close()
 	}
 	s.mu.Unlock()
-	s.net.set(func() { s.net.ended = true }, true)
+	for _, n := range []*network{s.net, s.own} {
+		n.set(func() { n.ended = true }, true)
+	}
 	s.redis.Close()
 	s.accept.Wait()
 }
 
 // Options returns options for a rueidis client on this server: for the application's own
 // data, or for redlatch.NewWithClient. The caller closes that client.
-func (s *Server) Options() rueidis.ClientOption {
+func (s *Server) Options() rueidis.ClientOption { return s.options(s.net) }
+
+func (s *Server) options(over *network) rueidis.ClientOption {
 	return rueidis.ClientOption{
 		InitAddress:       []string{addr},
 		ForceSingleClient: true,
 		DisableCache:      true,
 		DialCtxFn: func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error) {
-			return s.net.dial(s.redis.Server().ServeConn)
+			return over.dial(s.redis.Server().ServeConn)
 		},
 	}
 }
@@ -142,7 +147,7 @@ func (s *Server) Take(name string) redlatch.Hold {
 }
 
 // Held returns the held locks, sorted by name, with their keys as names, their modes and
-// owners. It looks at all databases, 0 to 15.
+// owners. It looks at all databases, 0 to 15, also while the server is down or frozen.
 func (s *Server) Held() []redlatch.State {
 	s.tb.Helper()
 	var held []redlatch.State
@@ -165,7 +170,7 @@ func (s *Server) look(db int, key string) redlatch.State {
 	if err != nil || !slices.ContainsFunc(fields, isOwner) {
 		return redlatch.State{}
 	}
-	eye := s.made(&s.eyes[db], func(c *redlatch.Config) { c.Redis.SelectDB = db })
+	eye := s.made(&s.eyes[db], func(c *redlatch.Config) { c.Redis, c.Redis.SelectDB = s.options(s.own), db })
 	look := eye.RLock(key).State
 	if slices.Contains(fields, "mode") {
 		look = eye.ReadWriteLock(key).State
