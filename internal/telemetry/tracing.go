@@ -100,11 +100,11 @@ func errorType(err error) string {
 
 // statusCode is the first word of a server's error, its code.
 func statusCode(err error) string {
-	var server interface {
+	server, ok := errors.AsType[interface {
 		error
 		IsNil() bool // of rueidis' RedisError
-	}
-	if !errors.As(err, &server) {
+	}](err)
+	if !ok {
 		return ""
 	}
 	word, _, _ := strings.Cut(server.Error(), " ")
