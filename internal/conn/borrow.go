@@ -84,10 +84,10 @@ func (c *Conn) probe(ctx context.Context, key func(string) string) error {
 	switch _, answered := answerOf(err); {
 	case err == nil && r.Int(0) == -1, answers(err, "READONLY"):
 		return &lock.InvalidOptionError{Option: "client", Reason: "it sends scripts to a server that refuses writes: a replica can't decide who holds a lock"}
-	case err == nil, answered:
-		return nil // no permission for this key, or a state that passes: the locks will tell
+	case err != nil && !answered:
+		return &lock.UnavailableError{Op: "connect", Nodes: []lock.NodeError{{Node: masterAddr(c.client), Err: err}}}
 	}
-	return &lock.UnavailableError{Op: "connect", Nodes: []lock.NodeError{{Node: masterAddr(c.client), Err: err}}}
+	return nil // or no permission for this key, or a state that passes: the locks will tell
 }
 
 // checkBorrowed refuses options that would break a promise in a client that already
