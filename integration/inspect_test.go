@@ -236,6 +236,10 @@ func TestInspectWhoWaitsForAnRLock(t *testing.T) {
 	if in := inLook(t, op, "x"); in.Holders[0].Unlisted || in.Waiting[0].Unlisted {
 		t.Errorf("there: %+v", in)
 	}
+	// The list that was read for that knows nothing of who comes now, either.
+	young := bed.Lock(t, ctx, rlClient(t, s.Addr()).RLock("young"))
+	testbed.Equal(t, inLook(t, op, "young").Holders[0].Unlisted, false, "gone, of who has just come")
+	bed.Unlock(t, young)
 	s.SetUser(t, "blind", "on", ">pw", "+@all", "-client|list", "~*", "&*")
 	blind := rlClient(t, s.Addr(), func(c *redlatch.Config) { c.Redis.Username, c.Redis.Password = "blind", "pw" })
 	testbed.Equal(t, inLook(t, blind, "dead").Holders[0].Unlisted, false, "gone, for who may not know")

@@ -91,16 +91,19 @@ const (
 
 // fill writes into the inspections where their owners run, as far as is known.
 func (c *clients) fill(ctx context.Context, i *Inspector, ins []lock.Inspection) {
-	var wanted []*lock.Process
+	var wanted []party
 	for n := range ins {
 		for m := range ins[n].Holders {
-			wanted = append(wanted, &ins[n].Holders[m].Process)
+			h := &ins[n].Holders[m]
+			wanted = append(wanted, party{&h.Process, h.AskedSince})
 		}
 		for m := range ins[n].Queue {
-			wanted = append(wanted, &ins[n].Queue[m].Process)
+			w := &ins[n].Queue[m]
+			wanted = append(wanted, party{&w.Process, w.AskedSince})
 		}
 		for m := range ins[n].Waiting {
-			wanted = append(wanted, &ins[n].Waiting[m].Process)
+			w := &ins[n].Waiting[m]
+			wanted = append(wanted, party{&w.Process, w.AskedSince})
 		}
 	}
 	if len(wanted) > 0 {
@@ -108,31 +111,40 @@ func (c *clients) fill(ctx context.Context, i *Inspector, ins []lock.Inspection)
 	}
 }
 
-// find writes where processes run, as far as is known.
-func (c *clients) find(ctx context.Context, i *Inspector, wanted ...*lock.Process) {
-	list := c.known(ctx, i, wanted)
+// party is a process that is looked for. It was there since then; zero: that is not known.
+type party struct {
+	*lock.Process
+	since time.Time
+}
+
+// find writes where processes run, as far as is known. Of one that came after the list was read, or at about that time
+// by another clock, the list says nothing.
+func (c *clients) find(ctx context.Context, i *Inspector, wanted ...party) {
+	list, read := c.known(ctx, i, wanted)
 	for _, p := range wanted {
 		if found, ok := list.byID[p.ClientID]; ok {
-			*p = found
+			*p.Process = found
 		} else {
-			p.Unlisted = list.whole && p.ClientID != ""
+			p.Unlisted = list.whole && p.ClientID != "" && (read.IsZero() || p.since.Before(read.Add(-listNewer)))
 		}
 	}
 }
 
-func (c *clients) known(ctx context.Context, i *Inspector, wanted []*lock.Process) connected {
+// known is the list, and when it was read; zero: just now.
+func (c *clients) known(ctx context.Context, i *Inspector, wanted []party) (list connected, read time.Time) {
 	c.mu.Lock()
-	list, age := c.list, time.Since(c.at)
+	list, read = c.list, c.at
 	c.mu.Unlock()
-	missing := func(p *lock.Process) bool { _, ok := list.byID[p.ClientID]; return !ok }
+	age := time.Since(read)
+	missing := func(p party) bool { _, ok := list.byID[p.ClientID]; return !ok }
 	if list.byID != nil && age < listFresh && (age < listNewer || !slices.ContainsFunc(wanted, missing)) {
-		return list
+		return list, read
 	}
 	list = i.connections(ctx)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.list, c.at = list, time.Now()
-	return list
+	return list, time.Time{}
 }
 
 // parseClients reads the answer of CLIENT LIST. Of a client's connections the oldest counts: the

@@ -187,7 +187,7 @@ func (i *Inspector) LastRun(ctx context.Context, name string) (run lock.OnceRun,
 	run.Began, run.Due = began.UTC(), plausible(r.Int(4)+r.Int(2)).UTC()
 	if client, _, ok := strings.Cut(r.Str(3), "."); ok {
 		run.ClientID = client
-		i.clients.find(ctx, i, &run.Process)
+		i.clients.find(ctx, i, party{&run.Process, run.Began})
 	}
 	return run, nil
 }
