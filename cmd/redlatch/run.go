@@ -44,7 +44,7 @@ func (a *app) runCommand() *cobra.Command {
 the signals HUP, INT, QUIT, TERM, USR1, USR2 and WINCH; those that are ignored, as HUP under nohup, stay so. The
 command gets the environment of run (with REDIS_URL and its password, unless --hide-url is given), and
   REDLATCH_LOCK       the name of the lock
-  REDLATCH_TOKEN      the fencing token, with --fenced; else it is not set
+  REDLATCH_TOKEN      the fencing token, with --fenced; else, and for readers before the first writer, it is not set
   REDLATCH_CLIENT_ID  the client's id, the first part of the lock's owner
 
 Two runs never overlap, unless the lock is lost (the server is gone for too long, or an operator freed the lock).
@@ -183,7 +183,7 @@ func acquire(ctx context.Context, l redlatch.Locker, f runFlags, bounded bool, s
 func (a *app) under(h redlatch.Hold, f runFlags, clientID, program string, command []string, signals <-chan os.Signal) (int, error) {
 	cmd := &exec.Cmd{Path: program, Args: command, Stdin: a.std.in, Stdout: a.std.out, Stderr: a.std.err}
 	cmd.Env = append(f.inherited(), "REDLATCH_LOCK="+h.Name(), "REDLATCH_CLIENT_ID="+clientID)
-	if f.fenced {
+	if f.fenced && h.Token() > 0 { // a store could take a 0 for a token
 		cmd.Env = append(cmd.Env, "REDLATCH_TOKEN="+strconv.FormatUint(h.Token(), 10))
 	}
 	job := newJob(cmd, file(a.std.in))

@@ -56,6 +56,7 @@ func TestRunEnvironment(t *testing.T) {
 	}
 	need(t, environment(), "token=none ", "url=redis://"+s.Addr(), "home=/here.")
 	need(t, environment("--hide-url"), "url=none ", "home=/here.")
+	need(t, environment("--fenced", "--kind", "read"), "token=none ") // there was no writer
 	lacks(t, environment("--fenced"), "token=none", "token=41 ")
 }
 
