@@ -45,6 +45,44 @@ func (h *heard) is(channels ...string) error {
 	return nil
 }
 
+// TestPlainChannelsThatAreRefused: what a server says of one in a command of many concerns that one, and the others stand.
+func TestPlainChannelsThatAreRefused(t *testing.T) {
+	t.Parallel()
+	server := testbed.Standalone(t)
+	server.SetUser(t, "few", "on", ">secret", "~*", "+@all", "resetchannels", "&ours*")
+	for _, resp2 := range []bool{false, true} {
+		t.Run(fmt.Sprint("RESP2=", resp2), func(t *testing.T) {
+			client, err := rueidis.NewClient(rueidis.ClientOption{
+				InitAddress: []string{server.Addr()}, Username: "few", Password: "secret", DisableCache: true, AlwaysRESP2: resp2,
+			})
+			testbed.Must(t, err)
+			t.Cleanup(client.Close)
+			h := &heard{stand: map[string]bool{}}
+			link, err := pubsub.NewDialer(pubsub.Redis{
+				Client: client, Permanent: conn.IsPermanent, Clean: func(err error) error { return err }, Unsubscribes: func() bool { return true },
+			}).Dial("", h)
+			testbed.Must(t, err)
+			t.Cleanup(link.Close)
+			var names, all []string
+			for i := range 300 { // more than go together
+				names, all = append(names, fmt.Sprint("ours", i)), append(all, fmt.Sprint("ours", i))
+				if i%100 == 50 {
+					all = append(all, fmt.Sprint("others", i))
+				}
+			}
+			ctx := bed.Within(t, time.Minute)
+			var refused pubsub.RefusedError
+			if err := link.Subscribe(ctx, all, false); !errors.As(err, &refused) || len(refused) != 3 || refused["others150"] == nil ||
+				!strings.Contains(refused["others150"].Error(), "NOPERM") {
+				t.Fatalf("subscribed with %v", err)
+			}
+			bed.Eventually(t, "the others stand", func() bool { return h.is(names...) == nil })
+			testbed.Must(t, link.Unsubscribe(ctx, names, false))
+			bed.Eventually(t, "none stands", func() bool { return h.is() == nil })
+		})
+	}
+}
+
 // TestShardedChannelsGoTogether: a node is not asked for one channel after the other, and what it
 // says of each concerns that one.
 func TestShardedChannelsGoTogether(t *testing.T) {
