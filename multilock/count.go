@@ -27,6 +27,7 @@ type count struct {
 
 func (c *count) add(a answer) {
 	q := c.q
+	q.late[a.i].Store(false)
 	c.got[a.i] = &a
 	c.answered++
 	if a.Hold == nil {

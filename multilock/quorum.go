@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/engine"
@@ -88,6 +89,7 @@ type quorum struct {
 	fellow  *fellow
 	turn    bool             // its turn has come
 	granted []bool           // per leaf: the last round got it
+	late    []atomic.Bool    // per leaf: it was granted when the round was over; cleared by the next answer
 	splits  int              // rounds that got some copies, since one that got none
 	trip    time.Duration    // how long a majority took to answer in the last round
 	bids    []*engine.Bid    // per leaf
@@ -101,6 +103,7 @@ func (a *acquisition) takeQuorum() (*hold, error) {
 	q := &quorum{
 		acquisition: a, need: majority(n), limit: perNode(a.m.effective(a.lease)),
 		bids: make([]*engine.Bid, n), watches: make([]*engine.Watch, n), trouble: make([]lock.NodeError, n), granted: make([]bool, n),
+		late: make([]atomic.Bool, n),
 	}
 	for i, l := range q.m.leaves {
 		q.bids[i] = l.eng.Bid(q.once, q.began)
@@ -340,6 +343,7 @@ func (q *quorum) straggler(h *hold, a answer) {
 		}
 	}()
 	if h == nil || !q.joins(h, a) || !h.adopt(p) {
+		q.late[a.i].Store(true)
 		p.release(context.WithoutCancel(q.ctx), time.Now())
 	}
 	done = true

@@ -97,7 +97,7 @@ func (q *quorum) look() (told int, at time.Time) {
 			continue
 		}
 		try, soon := w.Look()
-		if try && !q.granted[i] {
+		if try && !q.granted[i] && !q.late[i].Load() { // else it is its own giving back
 			told++
 		}
 		at = lease.Earlier(at, soon)

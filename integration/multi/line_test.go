@@ -262,3 +262,40 @@ func TestAQuorumLeavesNoPlaceWhereItWasRefused(t *testing.T) {
 		})
 	}
 }
+
+// TestALateCopyWakesNobody: a quorum that waits for a majority sleeps, though the copy that it could have is on a slow
+// server: that it gives this one back when the answer comes is no news.
+func TestALateCopyWakesNobody(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []string{"plain", "write"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			x := quorums(t, 3)
+			wanted, taken := quorum(x.Through, "late"), copies(x.Direct, "late")
+			if kind == "write" {
+				_, wanted = readWrite(x.Through)
+				for i, c := range x.Direct {
+					taken[i] = c.ReadWriteLock("rw").WriteLock()
+				}
+			}
+			bed.Unlock(t, bed.Lock(t, t.Context(), wanted)) // a majority will do from here on
+			a, b := bed.Lock(t, t.Context(), taken[1]), bed.Lock(t, t.Context(), taken[2])
+			x.Proxies[0].Delay(testbed.Replies, 10*time.Millisecond)
+			ctx, leave := context.WithCancel(t.Context())
+			defer leave()
+			waits := bed.Async(ctx, wanted)
+			asked := func() int64 {
+				return x.Servers[1].Int(t, "EVAL", "return tonumber(string.match(redis.call('INFO', 'commandstats'), 'cmdstat_evalsha:calls=(%d+)'))", "0")
+			}
+			time.Sleep(time.Second)
+			before := asked()
+			time.Sleep(2 * time.Second)
+			if n := asked() - before; n > 40 {
+				t.Errorf("in two seconds it has sent %d scripts to a server where another one has the lock", n)
+			}
+			bed.Unlock(t, a)
+			bed.Unlock(t, bed.HoldWithin(t, woken, waits))
+			bed.Unlock(t, b)
+		})
+	}
+}
