@@ -3,6 +3,8 @@ package integration
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -204,6 +206,26 @@ func TestClientName(t *testing.T) {
 			t.Errorf("%q: %v", bad, err)
 		}
 	}
+}
+
+// Readers whose leases have ended hold nothing: they are not counted, however many there are, also where a list looks at a
+// few only.
+func TestDeadReadersAreNotCounted(t *testing.T) {
+	s := bed.Server(t)
+	c := rlClient(t, s.Addr())
+	h := bed.Lock(t, t.Context(), c.ReadWriteLock("x").ReadLock())
+	for i := range 300 {
+		dead := fmt.Sprintf("8743c9c0-0795-4907-87fd-6c719a6b4586:g%d-mwr9e5v7.1", i)
+		s.Do(t, "HSET", "x", dead, "1")
+		s.Do(t, "ZADD", "redlatch_rw_leases:{x}", strconv.FormatInt(time.Now().Add(-time.Minute).UnixMilli(), 10), dead)
+	}
+	for in, err := range c.Locks(t.Context(), "") {
+		testbed.Must(t, err)
+		testbed.Equal(t, in.HolderCount, 1, "holders in the list")
+	}
+	testbed.Equal(t, inLook(t, c, "x").HolderCount, 1, "holders")
+	s.Do(t, "DEL", "x", "redlatch_rw_leases:{x}")
+	bed.Want(t, h.Unlock(t.Context()), redlatch.ErrLeaseLost)
 }
 
 // Who waits for an RLock is listed by process, the one that came first first, with the time, also where the lock was

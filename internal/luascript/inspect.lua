@@ -73,7 +73,8 @@ if kind ~= NONE and call('EXISTS', LOCK) == 1 then
   local entries
   if call('HLEN', LOCK) > limit + 1 then
     entries = call('HSCAN', LOCK, '0', 'COUNT', limit)[2]
-    holders = call('HLEN', LOCK) - (kind == RW and 1 or 0)
+    holders = call('HLEN', LOCK)
+    if kind == RW then holders = holders - 1 - call('ZCOUNT', LEASES, '-inf', now) end
   else
     entries = call('HGETALL', LOCK)
   end
