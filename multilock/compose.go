@@ -88,23 +88,25 @@ func (m *MultiLock) refused() error {
 
 // compose finds the leaves, their canonical order and the units.
 func (m *MultiLock) compose() {
+	m.name = "[" + strings.Join(counted(m.addAll()), " ") + "]"
+	if m.err == nil {
+		order(m.leaves)
+		m.units = makeUnits(m.leaves)
+	}
+}
+
+// addAll puts all members' leaves in and returns their names.
+func (m *MultiLock) addAll() []string {
 	if len(m.members) == 0 {
-		m.err = m.refuse("it has no member")
-		m.name = "[]"
-		return
+		m.err, m.name = m.refuse("it has no member"), "[]"
 	}
 	m.tokens, m.at = make([][]int, len(m.members)), map[leafID]int{}
 	names := make([]string, len(m.members))
 	for i, member := range m.members {
 		names[i] = m.add(i, member)
 	}
-	m.name = "[" + strings.Join(counted(names), " ") + "]"
-	if m.err != nil {
-		return
-	}
 	m.at = nil
-	order(m.leaves)
-	m.units = makeUnits(m.leaves)
+	return names
 }
 
 // counted are names, each once: copies of a lock on several servers have one name.
@@ -202,32 +204,19 @@ func same(a, b leaf) bool {
 // order sorts leaves canonically: by name, address and database.
 func order(leaves []leaf) {
 	slices.SortStableFunc(leaves, func(a, b leaf) int {
-		return cmp.Or(cmp.Compare(a.key(), b.key()), cmp.Compare(a.addr(), b.addr()), cmp.Compare(a.db(), b.db()))
+		key, addr, db := a.place()
+		key2, addr2, db2 := b.place()
+		return cmp.Or(cmp.Compare(key, key2), cmp.Compare(addr, addr2), cmp.Compare(db, db2))
 	})
 }
 
-// addr is the leaf's server, as its client was given it.
-func (l leaf) addr() string {
-	if l.eng != nil {
-		return l.eng.Core().Addr()
+// place is the lock's name on the server, which others mean, too, its client's address, and the database there, -1 if
+// that is not known.
+func (l leaf) place() (key, addr string, db int) {
+	if l.eng == nil {
+		return l.name, "", 0
 	}
-	return ""
-}
-
-// db is the leaf's database there, -1 if that is not known.
-func (l leaf) db() int {
-	if l.eng != nil {
-		return l.eng.Core().DB()
-	}
-	return 0
-}
-
-// key is the lock's name on the server: that is what others mean, too.
-func (l leaf) key() string {
-	if l.eng != nil {
-		return l.eng.Key()
-	}
-	return l.name
+	return l.eng.Key(), l.eng.Core().Addr(), l.eng.Core().DB()
 }
 
 // troubled are the servers of the leaves that failed, which may be known, or are

@@ -16,17 +16,12 @@ type operated interface {
 	ForceUnlock(ctx context.Context) (bool, error)
 }
 
-// operators are the members that can be asked.
-func (m *MultiLock) operators() []operated {
-	var out []operated
-	for _, l := range m.leaves {
-		if l.eng != nil {
-			out = append(out, l.eng)
-		} else {
-			out = append(out, l.quorum)
-		}
+// operated is the lock that can be asked.
+func (l leaf) operated() operated {
+	if l.eng != nil {
+		return l.eng
 	}
-	return out
+	return l.quorum
 }
 
 // State asks all members at once. Held means that every member is held (of a quorum: a
@@ -42,8 +37,7 @@ func (m *MultiLock) state(ctx context.Context) (lock.State, error) {
 	if err := m.refused(); err != nil {
 		return lock.State{}, err
 	}
-	ops := m.operators()
-	states, err := each(ctx, m, ops, func(ctx context.Context, o operated) (lock.State, error) { return o.State(ctx) })
+	states, err := each(ctx, m, func(ctx context.Context, o operated) (lock.State, error) { return o.State(ctx) })
 	if err != nil {
 		return lock.State{}, err
 	}
@@ -58,7 +52,7 @@ func (m *MultiLock) state(ctx context.Context) (lock.State, error) {
 		out.Token = max(out.Token, s.Token)
 		out.QueueLength = max(out.QueueLength, s.QueueLength)
 	}
-	need := len(ops)
+	need := len(m.leaves)
 	if m.quorum {
 		need = majority(len(m.leaves))
 	}
@@ -84,19 +78,20 @@ func (m *MultiLock) forceUnlock(ctx context.Context) (bool, error) {
 	if err := m.refused(); err != nil {
 		return false, err
 	}
-	freed, err := each(ctx, m, m.operators(), func(ctx context.Context, o operated) (bool, error) { return o.ForceUnlock(ctx) })
+	freed, err := each(ctx, m, func(ctx context.Context, o operated) (bool, error) { return o.ForceUnlock(ctx) })
 	return slices.Contains(freed, true), err
 }
 
 // each calls f for all members at once and joins the errors. Of a quorum, a
 // minority's are dropped, and once a majority has answered the others are waited for
 // no longer than a node may take.
-func each[T any](ctx context.Context, m *MultiLock, ops []operated, f func(context.Context, operated) (T, error)) ([]T, error) {
+func each[T any](ctx context.Context, m *MultiLock, f func(context.Context, operated) (T, error)) ([]T, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	results := atOnce(len(ops), func(i int) (T, error) { return f(ctx, ops[i]) }) // each is bounded
-	out, errs := make([]T, len(ops)), make([]error, 0, len(ops))
-	for answered := 0; len(errs)+answered < len(ops); {
+	n := len(m.leaves)
+	results := atOnce(n, func(i int) (T, error) { return f(ctx, m.leaves[i].operated()) }) // each is bounded
+	out, errs := make([]T, n), make([]error, 0, n)
+	for answered := 0; len(errs)+answered < n; {
 		r := <-results
 		if r.broke != nil {
 			panic(r.broke)
@@ -106,12 +101,12 @@ func each[T any](ctx context.Context, m *MultiLock, ops []operated, f func(conte
 			errs = append(errs, r.err)
 			continue
 		}
-		if answered++; m.quorum && answered == majority(len(m.leaves)) {
+		if answered++; m.quorum && answered == majority(n) {
 			t := time.AfterFunc(perNode(m.effective(0)), cancel)
 			defer t.Stop()
 		}
 	}
-	if m.quorum && len(errs) <= len(m.leaves)-majority(len(m.leaves)) {
+	if m.quorum && len(errs) <= n-majority(n) {
 		return out, nil
 	}
 	return out, lock.Join(errs...)

@@ -16,22 +16,14 @@ import (
 
 // composeQuorum checks that the members can be the copies of one lock.
 func (m *MultiLock) composeQuorum() {
-	if len(m.members) == 0 {
-		m.err, m.name = m.refuse("it has no member"), "[]"
-		return
-	}
-	m.tokens, m.at = make([][]int, len(m.members)), map[leafID]int{}
-	for i, member := range m.members {
-		m.add(i, member)
-	}
-	if m.at = nil; len(m.leaves) > 0 {
+	if m.addAll(); len(m.leaves) > 0 {
 		m.name = m.leaves[0].name
 	}
 	if m.err != nil {
 		return
 	}
 	first := m.leaves[0]
-	for i, l := range m.leaves {
+	for _, l := range m.leaves {
 		switch {
 		case l.eng == nil:
 			m.err = m.refuse("a member is not a single lock on one server")
@@ -44,16 +36,11 @@ func (m *MultiLock) composeQuorum() {
 		case l.eng.Kind().Traits().Fenced != first.eng.Kind().Traits().Fenced:
 			m.err = m.refuse("some members are fenced and some are not")
 		}
-		for _, other := range m.leaves[:i] {
-			if m.err == nil && l.eng.Core() == other.eng.Core() {
-				m.err = m.refuse("two members belong to one client, which means one server")
-			}
-		}
 		if m.err != nil {
 			return
 		}
 	}
-	if len(m.leaves) < len(m.members) {
+	if len(m.leaves) < len(m.members) { // of two of a client the second is the lock that is there already
 		m.err = m.refuse("two members belong to one client, which means one server")
 	}
 }

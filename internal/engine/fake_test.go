@@ -261,7 +261,7 @@ func newCore(t *testing.T, run conn.Runner, dialer pubsub.Dialer, change func(cf
 	if change != nil {
 		change(&cfg)
 	}
-	core := engine.NewCore(cfg, run, pubsub.NewHub(dialer, nil))
+	core := engine.NewCore(cfg, run, pubsub.NewHub(dialer, func(string, ...any) {}))
 	t.Cleanup(func() {
 		core.Close()
 		core.Wait()

@@ -138,18 +138,13 @@ func (l *Lock) state(ctx context.Context) (lock.State, error) {
 		return lock.State{}, err
 	}
 	st, err := l.of.Kind.ReadState(r)
-	if err != nil {
-		return lock.State{}, l.named(err)
-	}
-	st.Name = l.of.Name
-	return st, nil
-}
-
-func (l *Lock) named(err error) error {
 	if e, ok := err.(*lock.InvalidNameError); ok { //nolint:errorlint // our own, unwrapped
 		e.Name = l.of.Name
 	}
-	return err
+	if err == nil {
+		st.Name = l.of.Name
+	}
+	return st, err
 }
 
 // ask runs a command that belongs to no session: once more after a transient

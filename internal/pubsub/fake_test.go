@@ -214,7 +214,7 @@ func bubble(t *testing.T, f func(t *testing.T, s *fakeServer, h *pubsub.Hub)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer()
-		h := pubsub.NewHub(s, nil)
+		h := pubsub.NewHub(s, func(string, ...any) {})
 		defer h.Wait() // goroutines that are left would fail the bubble
 		defer h.Close()
 		f(t, s, h)

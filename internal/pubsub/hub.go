@@ -45,14 +45,9 @@ type Hub struct {
 const Linger = 500 * time.Millisecond
 
 // NewHub makes a hub that subscribes through dial. log gets lost and refused
-// subscriptions; it may be nil.
+// subscriptions.
 func NewHub(dial Dialer, log func(msg string, args ...any)) *Hub {
-	if log == nil {
-		log = func(string, ...any) {}
-	}
-	return &Hub{
-		dial: dial, log: log, topics: map[string]*topic{}, nodes: map[string]*node{},
-	}
+	return &Hub{dial: dial, log: log, topics: map[string]*topic{}, nodes: map[string]*node{}}
 }
 
 // Option changes how a waiter waits.
