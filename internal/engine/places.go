@@ -34,7 +34,7 @@ type placesNode struct {
 	// guarded by places.mu
 	under   int                // batches without an answer
 	load    *refreshing        // what a look has found for it so far
-	late    lease.Heap[*place] // due, but too much is under way
+	late    lease.List[*place] // due, but too much is under way
 	failing bool               // the last refresh failed: told once
 }
 
@@ -47,7 +47,7 @@ type place struct {
 
 	// guarded by places.mu
 	index int32
-	late  *placesNode // whose late places it is among; nil: it is in the heap of all, or in none
+	late  lease.Entry[*place] // in its node's late places, if it is not in the heap
 	gone  bool
 	again bool // refresh once more when the one under way has ended
 
@@ -110,11 +110,7 @@ func (w *places) remove(p *place) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	p.gone = true
-	if n := p.late; n != nil {
-		n.late.Remove(p)
-		p.late = nil
-		return
-	}
+	p.late.Remove()
 	w.heap.Remove(p)
 }
 
@@ -123,7 +119,7 @@ func (w *places) hurry(p *place) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {
-	case p.late != nil: // it goes as soon as it may
+	case p.late.In(): // it goes as soon as it may
 	case p.index >= 0:
 		now := time.Now()
 		w.heap.Set(p, now)
@@ -146,8 +142,7 @@ func (w *places) look(now time.Time) (at time.Time) {
 		n := w.nodeLocked(p)
 		if n.load == nil {
 			if n.under >= maxRefreshing { // the end of one looks
-				n.late.Set(p, at)
-				p.late = n
+				n.late.Push(&p.late, p)
 				continue
 			}
 			n.under++
@@ -184,13 +179,8 @@ func (w *places) nodeLocked(p *place) *placesNode {
 func (w *places) endedLocked(n *placesNode) {
 	now := time.Now()
 	n.under--
-	for {
-		p, _, ok := n.late.First()
-		if !ok {
-			break
-		}
-		n.late.Remove(p)
-		p.late = nil
+	for p := range n.late.All() {
+		p.late.Remove()
 		w.heap.Set(p, now)
 		w.looks.Wake(now)
 	}

@@ -115,7 +115,10 @@ func (r *Registry) Follows(client string, most int) (out []observe.Waiting) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, sh := range r.shares {
-		for _, x := range sh.follow[:min(len(sh.follow), most-len(out))] {
+		for x := range sh.follow.All() {
+			if len(out) >= most {
+				break
+			}
 			owner := x.To.Claim.Owner.AppendText([]byte(client + ":"))
 			out = append(out, observe.Waiting{Lock: x.lock.Observed(), Owner: string(owner), Since: x.Came, Holder: sh.seen.Owner})
 		}

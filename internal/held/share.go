@@ -1,7 +1,6 @@
 package held
 
 import (
-	"slices"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/lease"
@@ -58,9 +57,10 @@ type Share struct {
 	Failed bool
 
 	lock   *Lock
-	hold   *Hold // guarded by reg.mu: what it got
-	state  Part  // guarded by reg.mu: Follows, until there is something for it to do
-	peered bool  // guarded by reg.mu: its owner acquired in another call
+	place  lease.Entry[*Share] // guarded by reg.mu: among those who follow
+	hold   *Hold               // guarded by reg.mu: what it got
+	state  Part                // guarded by reg.mu: Follows, until there is something for it to do
+	peered bool                // guarded by reg.mu: its owner acquired in another call
 }
 
 // Seen is what a reader that waits has been told of the lock.
@@ -92,7 +92,7 @@ type shared struct {
 	leader  *Share
 	waits   bool // the leader was refused, and waits
 	seen    Seen // what it was told, or one that led before it
-	follow  []*Share
+	follow  lease.List[*Share]
 }
 
 func (l *Lock) shareKey() shareKey { return shareKey{l.Key, l.Kind.Traits().Shares} }
@@ -121,7 +121,7 @@ func (r *Registry) Share(x *Share, l *Lock, first bool) Part {
 		return Alone
 	case sh.leader != nil:
 		x.Done, x.state = make(chan struct{}, 1), Follows
-		sh.follow = append(sh.follow, x)
+		sh.follow.Push(&x.place, x)
 		if sh.waits && x.Tell {
 			x.signal()
 		}
@@ -144,7 +144,7 @@ func (r *Registry) Follow(x *Share, leave bool) (part Part, h *Hold, lost bool) 
 	}
 	switch {
 	case part == Follows && (leave || x.peered):
-		sh.removeLocked(x)
+		x.place.Remove()
 		part = Again
 	case part == Joined:
 		h, x.hold = x.hold, nil
@@ -178,19 +178,13 @@ func (r *Registry) Refused(x *Share, seen Seen) {
 		return
 	}
 	sh.waits = true
-	stay := sh.follow[:0]
-	for _, f := range sh.follow {
+	for f := range sh.follow.All() {
 		if !f.Stays {
 			f.isLocked(Alone)
-			continue
-		}
-		if f.Tell {
+		} else if f.Tell {
 			f.signal()
 		}
-		stay = append(stay, f)
 	}
-	clear(sh.follow[len(stay):])
-	sh.follow = stay
 }
 
 // Unshare ends the part of an acquisition that joined or leads, and returns the hold that
@@ -212,6 +206,7 @@ func (r *Registry) Unshare(x *Share) *Hold {
 
 // isLocked tells who follows, and does no more, what its part is.
 func (x *Share) isLocked(p Part) {
+	x.place.Remove()
 	x.state = p
 	x.signal()
 }
@@ -225,29 +220,19 @@ func (x *Share) signal() {
 
 // allLocked tells the same to all who follow.
 func (sh *shared) allLocked(p Part) {
-	for _, f := range sh.follow {
+	for f := range sh.follow.All() {
 		f.isLocked(p)
-	}
-	sh.follow = nil
-}
-
-func (sh *shared) removeLocked(x *Share) {
-	if i := slices.Index(sh.follow, x); i >= 0 {
-		sh.follow = slices.Delete(sh.follow, i, i+1)
 	}
 }
 
 // nextLocked ends the leader's part: the next in line leads.
 func (r *Registry) nextLocked(k shareKey, sh *shared) {
-	sh.leader, sh.waits = nil, false
-	if len(sh.follow) > 0 {
-		f := sh.follow[0]
-		sh.follow = append(sh.follow[:0], sh.follow[1:]...)
-		sh.leader = f
-		f.isLocked(Leads)
+	sh.waits = false
+	if sh.leader = sh.follow.First(); sh.leader != nil {
+		sh.leader.isLocked(Leads)
 		return
 	}
-	sh.follow, sh.seen = nil, Seen{}
+	sh.seen = Seen{}
 	if sh.session == nil {
 		delete(r.shares, k)
 	}
@@ -273,21 +258,17 @@ func (r *Registry) openLocked(x *Share, s *Session, open bool, along time.Time) 
 		sh.session, s.shareable = s, true
 	}
 	fresh := r.freshLocked(s)
-	stay := sh.follow[:0]
-	for _, f := range sh.follow {
+	for f := range sh.follow.All() {
 		switch {
 		case !fresh:
 			f.isLocked(Alone) // a ForceUnlock, say: what each is told itself counts
-		case !f.Came.Before(along) && (!open || f.Behind):
-			stay = append(stay, f)
+		case !f.Came.Before(along) && (!open || f.Behind): // it goes on following
 		case r.enterLocked(f, s):
 			f.isLocked(Joined)
 		default:
 			f.isLocked(Again) // another command of its owner's is under way, or it came too late
 		}
 	}
-	clear(sh.follow[len(stay):])
-	sh.follow = stay
 	r.nextLocked(k, sh)
 }
 

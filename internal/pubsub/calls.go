@@ -183,7 +183,7 @@ func (t *topic) calledLocked(wk *Wake) (unheard bool) {
 		if wanted && isPlace(wk.Place) { // else somebody who comes later would ask with it
 			t.calls.place = wk.Place
 		}
-		if t.calls.hasMet() && t.line.First() != nil && len(t.outOfLine) == 0 {
+		if t.calls.hasMet() && t.line.First() != nil && t.outOfLine.First() == nil {
 			wk.One = false
 			t.calls.look = time.Now().Add(javaFirst)
 			t.line.First().signalLocked(false)
@@ -219,7 +219,7 @@ func (t *topic) refusedLocked(holder Holder) {
 	switch {
 	case holder.Foreign:
 		c.otherWanted, c.otherMet = now, now
-	case !c.otherWanted.IsZero() && now.Sub(c.otherWanted) > forgetOther && len(t.shared) == 0:
+	case !c.otherWanted.IsZero() && now.Sub(c.otherWanted) > forgetOther && t.shared.First() == nil:
 		c.otherWanted = time.Time{}
 		t.node.hub.dropChannelLocked(t, t.spec.Foreign)
 	}

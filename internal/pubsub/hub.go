@@ -238,7 +238,7 @@ func (h *Hub) Masters(addrs []string) {
 // a goroutine that will see it: nodes end under the same mutex.
 func (h *Hub) newTopicLocked(spec Spec) *topic {
 	t := &topic{
-		spec: spec, shared: map[*Waiter]struct{}{}, outOfLine: map[*Waiter]struct{}{}, keyed: map[string]*Waiter{}, subs: map[string]*sub{},
+		spec: spec, keyed: map[string]*Waiter{}, subs: map[string]*sub{},
 		node: h.nodeLocked(h.dial.Node(spec.Slot)),
 	}
 	h.topics[spec.ID] = t

@@ -55,7 +55,7 @@ type Waiter struct {
 	outOfLine bool     // hears what the line's head hears; nobody waits behind it
 
 	// guarded by hub.mu
-	place       lease.Entry[*Waiter] // in topic's line of exclusive waiters, if it stands there
+	place       lease.Entry[*Waiter] // in the topic's line, or among its other waiters without a key
 	hasLeft     bool                 // by itself, or TakeHead took it: nothing signals it, or changes it, any more
 	mayBeLogged bool                 // a log line may be asking it who it is
 	try         bool                 // see News; Take clears it, and missed and payloads
@@ -95,7 +95,7 @@ func (w *Waiter) Take() News {
 	}
 	n := News{
 		Try: w.try, Missed: w.missed, Payloads: w.payloads,
-		Line:      w.place.In(),
+		Line:      w.inLine(),
 		Head:      w.headLocked(),
 		Confirmed: w.topic.confirmed(),
 		Expect:    w.topic.expect,
@@ -106,7 +106,7 @@ func (w *Waiter) Take() News {
 	if w.shared {
 		n.Look = time.Time{} // it is the line's
 	}
-	if w.place.In() && w.turn != w.topic.turn {
+	if w.inLine() && w.turn != w.topic.turn {
 		n.Passed = w.topic.since(w.turn)
 		w.turn = w.topic.turn
 	}
@@ -120,7 +120,10 @@ func (w *Waiter) Take() News {
 func (w *Waiter) Forgotten() bool { return w.hasLeft && !w.mayBeLogged }
 
 // headLocked reports whether nobody stands before the waiter.
-func (w *Waiter) headLocked() bool { return !w.place.In() || w.topic.line.First() == w }
+func (w *Waiter) headLocked() bool { return !w.inLine() || w.topic.line.First() == w }
+
+// inLine reports whether the waiter stands in the topic's line.
+func (w *Waiter) inLine() bool { return w.place.In() && !w.shared && !w.outOfLine }
 
 // Keyed reports whether the waiter was made with [Keyed].
 func (w *Waiter) Keyed() bool { return w.key != "" }
@@ -162,11 +165,11 @@ func (w *Waiter) Listen(channels, patterns []string) {
 func (w *Waiter) Expect(at time.Time, holder Holder) {
 	w.hub.mu.Lock()
 	defer w.hub.mu.Unlock()
-	if !w.place.In() && !w.outOfLine {
+	if !w.inLine() && !w.outOfLine {
 		return
 	}
 	t := w.topic
-	if w.place.In() && (t.line.First() == w || t.expect.IsZero() || at.Before(t.expect)) {
+	if w.inLine() && (t.line.First() == w || t.expect.IsZero() || at.Before(t.expect)) {
 		if holder.Owner == t.holder.Owner && t.holder.Trace != "" {
 			holder.Trace = t.holder.Trace // who has it inside this process is known better here
 		}
@@ -191,12 +194,12 @@ func (w *Waiter) Leave(pass bool, expect time.Time, holder Holder) (deserted boo
 		return false
 	}
 	t, granted := w.topic, !expect.IsZero()
-	if granted && (w.place.In() || w.outOfLine) {
+	if granted && (w.inLine() || w.outOfLine) {
 		t.heldBy(expect, holder)
 		t.grantedLocked()
 	}
 	wasHead := t.line.First() == w
-	try := w.place.In() && (w.try && !granted || pass && wasHead)
+	try := w.inLine() && (w.try && !granted || pass && wasHead)
 	w.goLocked()
 	if t.line.First() != nil && (wasHead || try) {
 		t.line.First().signalLocked(try)
@@ -231,8 +234,8 @@ type topic struct {
 	waiters int // of all sorts
 
 	line      lease.List[*Waiter] // exclusive waiters in their order of arrival
-	shared    map[*Waiter]struct{}
-	outOfLine map[*Waiter]struct{}
+	shared    lease.List[*Waiter]
+	outOfLine lease.List[*Waiter]
 	keyed     map[string]*Waiter
 
 	subs    map[string]*sub // wanted channels and patterns
@@ -287,9 +290,9 @@ func (t *topic) add(w *Waiter) {
 	t.idle.Remove()
 	switch {
 	case w.shared:
-		t.shared[w] = struct{}{}
+		t.shared.Push(&w.place, w)
 	case w.outOfLine:
-		t.outOfLine[w] = struct{}{}
+		t.outOfLine.Push(&w.place, w)
 	case w.key != "":
 		t.keyed[w.key] = w
 	default:
@@ -302,15 +305,9 @@ func (t *topic) remove(w *Waiter) {
 	if t.waiters--; t.waiters == 0 && t.spec.Unheard != nil {
 		t.node.hub.waiting--
 	}
-	switch {
-	case w.shared:
-		delete(t.shared, w)
-	case w.outOfLine:
-		delete(t.outOfLine, w)
-	case w.key != "":
+	w.place.Remove()
+	if w.key != "" {
 		delete(t.keyed, w.key)
-	default:
-		w.place.Remove()
 	}
 }
 
@@ -319,7 +316,7 @@ func (t *topic) wakeLocked(wk Wake, payload string) {
 		t.tryLocked()
 	}
 	if wk.All {
-		for w := range t.shared {
+		for w := range t.shared.All() {
 			w.signalLocked(true)
 		}
 	}
@@ -336,17 +333,17 @@ func (t *topic) tryLocked() {
 	if t.line.First() != nil {
 		t.line.First().signalLocked(true)
 	}
-	for w := range t.outOfLine {
+	for w := range t.outOfLine.All() {
 		w.signalLocked(true)
 	}
 }
 
 // wantedLocked reports whether anybody would try then.
-func (t *topic) wantedLocked() bool { return t.line.First() != nil || len(t.outOfLine) > 0 }
+func (t *topic) wantedLocked() bool { return t.line.First() != nil || t.outOfLine.First() != nil }
 
 // each calls yield for the topic's waiters, in the order of the line where they stand in one.
 func (t *topic) each(yield func(*Waiter) bool) {
-	for _, some := range []iter.Seq[*Waiter]{t.line.All(), maps.Keys(t.outOfLine), maps.Keys(t.shared), maps.Values(t.keyed)} {
+	for _, some := range []iter.Seq[*Waiter]{t.line.All(), t.outOfLine.All(), t.shared.All(), maps.Values(t.keyed)} {
 		for w := range some {
 			if !yield(w) {
 				return
