@@ -1,6 +1,7 @@
 package lease_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -159,5 +160,46 @@ func TestEarlierAndLater(t *testing.T) {
 		if got := lease.Later(c.a, c.b); !got.Equal(c.later) {
 			t.Errorf("the later of %v and %v is %v", c.a, c.b, got)
 		}
+	}
+}
+
+// A list keeps the order, whoever goes out meanwhile, also while it is walked through; nothing is in it twice.
+func TestList(t *testing.T) {
+	type thing struct {
+		lease.Entry[*thing]
+		n int
+	}
+	var l lease.List[*thing]
+	all := make([]*thing, 8)
+	for i := range all {
+		all[i] = &thing{n: i}
+	}
+	if l.First() != nil {
+		t.Error("an empty list has a first")
+	}
+	var want []*thing
+	for round, in := range []string{"01234567", "7", "25", "0", "52", "1346725", "3", ""} {
+		for _, c := range in {
+			x := all[c-'0']
+			if i := slices.Index(want, x); i >= 0 && round%2 == 1 {
+				x.Remove()
+				x.Remove()
+				want = slices.Delete(want, i, i+1)
+			} else {
+				l.Push(&x.Entry, x)
+				if i < 0 {
+					want = append(want, x)
+				}
+			}
+		}
+		testbed.Equal(t, slices.Equal(slices.Collect(l.All()), want), true, "as wanted after", in)
+		testbed.Equal(t, l.First() == want[0], true, "the first after", in)
+	}
+	for x := range l.All() {
+		x.Remove()
+		testbed.Equal(t, x.In(), false, "in the list that it has left")
+	}
+	if l.First() != nil || len(slices.Collect(l.All())) != 0 {
+		t.Error("all have left, and some are there")
 	}
 }

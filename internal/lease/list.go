@@ -4,22 +4,21 @@ import "iter"
 
 // List is a chain of things in the order in which they were put in. Each thing
 // carries its Entry, so that going in and out costs the same however many there are.
-// The zero value is empty.
+// The zero value is empty. It must not be copied.
 type List[T any] struct {
-	first, last *Entry[T]
+	ring Entry[T] // the entries, and this one between the last and the first
 }
 
 // Entry is a thing's place in a list.
 type Entry[T any] struct {
 	item       T
-	prev, next *Entry[T]
-	in         *List[T] // nil: in none
+	prev, next *Entry[T] // nil: in none
 }
 
 // First is the thing that was put in first, the zero value if there is none.
 func (l *List[T]) First() (item T) {
-	if l.first != nil {
-		item = l.first.item
+	if first := l.ring.next; first != nil {
+		item = first.item
 	}
 	return item
 }
@@ -27,7 +26,7 @@ func (l *List[T]) First() (item T) {
 // All are the things. One may go out when its turn has come, no other.
 func (l *List[T]) All() iter.Seq[T] {
 	return func(yield func(T) bool) {
-		for e := l.first; e != nil; {
+		for e := l.ring.next; e != nil && e != &l.ring; {
 			item := e.item
 			if e = e.next; !yield(item) {
 				return
@@ -36,38 +35,26 @@ func (l *List[T]) All() iter.Seq[T] {
 	}
 }
 
-// Push puts item at the end; it stays where it is if it is in the list already.
+// Push puts item at the end; it stays where it is if it is in a list already.
 func (l *List[T]) Push(e *Entry[T], item T) {
-	if e.in == l {
+	if e.In() {
 		return
 	}
-	*e = Entry[T]{item: item, prev: l.last, in: l}
-	if l.last != nil {
-		l.last.next = e
-	} else {
-		l.first = e
+	end := &l.ring
+	if end.next == nil {
+		end.prev, end.next = end, end
 	}
-	l.last = e
+	*e = Entry[T]{item: item, prev: end.prev, next: end}
+	e.prev.next, end.prev = e, e
 }
 
 // In reports whether the entry is in a list.
-func (e *Entry[T]) In() bool { return e.in != nil }
+func (e *Entry[T]) In() bool { return e.next != nil }
 
 // Remove takes the entry out of its list, if it is in one.
 func (e *Entry[T]) Remove() {
-	l := e.in
-	if l == nil {
-		return
+	if e.In() {
+		e.prev.next, e.next.prev = e.next, e.prev
+		*e = Entry[T]{}
 	}
-	if e.prev != nil {
-		e.prev.next = e.next
-	} else {
-		l.first = e.next
-	}
-	if e.next != nil {
-		e.next.prev = e.prev
-	} else {
-		l.last = e.prev
-	}
-	*e = Entry[T]{}
 }

@@ -55,11 +55,11 @@ type Waiter struct {
 	outOfLine bool     // hears what the line's head hears; nobody waits behind it
 
 	// guarded by hub.mu
-	place       lease.Entry[*Waiter] // in the topic's line, or among its other waiters without a key
 	hasLeft     bool                 // by itself, or TakeHead took it: nothing signals it, or changes it, any more
 	mayBeLogged bool                 // a log line may be asking it who it is
 	try         bool                 // see News; Take clears it, and missed and payloads
 	missed      bool                 // see News
+	place       lease.Entry[*Waiter] // in the topic's line, or among its other waiters without a key
 	payloads    []string             // see News
 	turn        int                  // of the topic, at the last look
 	passed      []Holder             // News.Passed for one that was taken

@@ -14,16 +14,16 @@ import (
 type Call struct {
 	Cmd   conn.Command
 	Class Class
-	// Ctx is for its values; it is not watched.
-	Ctx context.Context
-	// Then is called once with the answer by a goroutine of the sender's, so it does
-	// not block. nil: somebody waits.
-	Then func(*Call)
 	// Own says that Done is called although Then takes the answer. Else an observer hears of
 	// the end of the command in the background.
 	Own bool
 	// Unseen: an observer hears nothing of it.
 	Unseen bool
+	// Ctx is for its values; it is not watched.
+	Ctx context.Context
+	// Then is called once with the answer by a goroutine of the sender's, so it does
+	// not block. nil: somebody waits.
+	Then func(*Call)
 	// Signal is for Wait; nil: Start makes it. Once Wait has reported the answer, or Leave has
 	// returned, it is empty and another call may have it.
 	Signal chan struct{}
@@ -35,8 +35,8 @@ type Call struct {
 
 	s    *Sender
 	lane *lane
-	slot uint16
 	end  func(error)
+	slot uint16
 
 	// guarded by lane.mu
 	state     state
