@@ -157,7 +157,10 @@ func openNamed(cfg Config, id string) (*conn.Conn, error) {
 	given := cfg.Redis.ClientName
 	cfg.Redis.ClientName = inspect.ConnectionName(cfg.Name, id)
 	cn, err := conn.Open(cfg.Redis, cfg.LeaseTime, cfg.ClientBuilder, cfg.late)
-	if err == nil || given != "" || !(cfg.Redis.AlwaysRESP2 && strings.Contains(err.Error(), "NOPERM") || noClient.MatchString(err.Error())) {
+	if err == nil || given != "" {
+		return cn, err
+	}
+	if said := err.Error(); !noClient.MatchString(said) && (!cfg.Redis.AlwaysRESP2 || !strings.Contains(said, "NOPERM")) {
 		return cn, err
 	}
 	cfg.Redis.ClientName = ""

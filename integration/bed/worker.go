@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -43,7 +44,7 @@ type Command struct {
 	// Of a loop: how many goroutines take turns, how often each (0: until cancel), and for how long.
 	Count, Rounds int
 	Hold          time.Duration
-	// GiveUp ends the ctx of each acquisition after a random part of it, unless 0.
+	// GiveUp ends the ctx of each acquisition after a random part of it, mostly a small one, unless 0.
 	GiveUp time.Duration
 	// Counter is a key whose number each section raises by two commands, so that sections that meet lose
 	// one. A shared kind only looks whether it stays the same.
@@ -222,7 +223,8 @@ func (p *party) turn(ctx context.Context, cmd Command, k Kind, l redlatch.Locker
 	lctx := ctx
 	if cmd.GiveUp > 0 {
 		var cancel context.CancelFunc
-		lctx, cancel = context.WithTimeout(ctx, time.Duration(rand.Int64N(int64(cmd.GiveUp))))
+		part := math.Pow(rand.Float64(), 3) // one in five less than a hundredth, also where no turn lasts
+		lctx, cancel = context.WithTimeout(ctx, time.Duration(part*float64(cmd.GiveUp)))
 		defer cancel()
 	}
 	h, err := l.Lock(lctx)
