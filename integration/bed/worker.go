@@ -223,7 +223,7 @@ func (p *party) turn(ctx context.Context, cmd Command, k Kind, l redlatch.Locker
 	lctx := ctx
 	if cmd.GiveUp > 0 {
 		var cancel context.CancelFunc
-		part := math.Pow(rand.Float64(), 3) // one in five less than a hundredth, also where no turn lasts
+		part := math.Pow(rand.Float64(), 2) // one in ten less than a hundredth: also where no turn lasts some give up
 		lctx, cancel = context.WithTimeout(ctx, time.Duration(part*float64(cmd.GiveUp)))
 		defer cancel()
 	}
