@@ -10,6 +10,7 @@ import (
 
 	"github.com/redlatch/redlatch"
 	"github.com/redlatch/redlatch/integration/bed"
+	"github.com/redlatch/redlatch/internal/luascript"
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
@@ -21,7 +22,11 @@ type fragile struct {
 }
 
 func (f fragile) called() {
-	if left := f.left.Add(-1); left == 0 || f.always && left < 0 {
+	left := f.left.Add(-1)
+	if left == 0 {
+		time.Sleep(2 * time.Millisecond) // a command that is under way is answered meanwhile
+	}
+	if left == 0 || f.always && left < 0 {
 		panic("code of the user's")
 	}
 }
@@ -34,6 +39,11 @@ func (f fragile) Value(key any) any {
 func (f fragile) Done() <-chan struct{} {
 	f.called()
 	return f.Context.Done()
+}
+
+func (f fragile) Err() error {
+	f.called()
+	return f.Context.Err()
 }
 
 // TestPanicOfAContextLeavesNothingHeld: a panic of the context of a MultiLock's or a quorum's call, in whichever of
@@ -95,6 +105,9 @@ func TestPanicEndsWhatIsTold(t *testing.T) {
 	r := newRig(t)
 	mapped := r.open(func(c *redlatch.Config) { c.NameMapper = func(string) string { panic("code of the user's") } })
 	c, far := r.client, r.open(at(testbed.Standalone(t)))
+	third := r.open(at(testbed.Standalone(t)))
+	fenced := redlatch.QuorumLock(c.RLock("q", redlatch.Fenced()), far.RLock("q", redlatch.Fenced()), third.RLock("q", redlatch.Fenced()))
+	bed.Unlock(t, bed.Lock(t, t.Context(), fenced)) // a young server's first copies are all needed
 	busy := bed.Lock(t, t.Context(), c.RLock("busy"))
 	const wait = 10 * time.Millisecond
 	for what, call := range map[string]func(ctx context.Context){
@@ -104,14 +117,15 @@ func TestPanicEndsWhatIsTold(t *testing.T) {
 		"a busy MultiLock": func(ctx context.Context) {
 			_, _ = redlatch.MultiLock(far.RLock("free"), c.RLock("busy")).TryLock(ctx, wait, 0)
 		},
-		"a lock":       func(ctx context.Context) { section(ctx, c.RLock("a")) },
-		"a fair lock":  func(ctx context.Context) { section(ctx, c.FairLock("b")) },
-		"a MultiLock":  func(ctx context.Context) { section(ctx, redlatch.MultiLock(c.RLock("c"), far.RLock("d"))) },
-		"State":        func(ctx context.Context) { _, _ = c.RLock("busy").State(ctx) },
-		"ForceUnlock":  func(ctx context.Context) { _, _ = c.RLock("free").ForceUnlock(ctx) },
-		"an operator":  func(ctx context.Context) { _, _ = c.ForceUnlock(ctx, "free") },
-		"an inspector": func(ctx context.Context) { _, _ = c.Inspect(ctx, "busy") },
-		"a NameMapper": func(ctx context.Context) { _, _ = mapped.Inspect(ctx, "busy") },
+		"a lock":          func(ctx context.Context) { section(ctx, c.RLock("a")) },
+		"a fair lock":     func(ctx context.Context) { section(ctx, c.FairLock("b")) },
+		"a fenced quorum": func(ctx context.Context) { section(ctx, fenced) },
+		"a MultiLock":     func(ctx context.Context) { section(ctx, redlatch.MultiLock(c.RLock("c"), far.RLock("d"))) },
+		"State":           func(ctx context.Context) { _, _ = c.RLock("busy").State(ctx) },
+		"ForceUnlock":     func(ctx context.Context) { _, _ = c.RLock("free").ForceUnlock(ctx) },
+		"an operator":     func(ctx context.Context) { _, _ = c.ForceUnlock(ctx, "free") },
+		"an inspector":    func(ctx context.Context) { _, _ = c.Inspect(ctx, "busy") },
+		"a NameMapper":    func(ctx context.Context) { _, _ = mapped.Inspect(ctx, "busy") },
 	} {
 		for _, always := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s/always=%t", what, always), func(t *testing.T) {
@@ -147,6 +161,33 @@ func section(ctx context.Context, l redlatch.Locker) {
 	_ = h.Extend(ctx, time.Minute)
 	over = true
 	_ = h.Unlock(ctx)
+}
+
+// TestPanicOfAContextUsesUpNoPeriod: a panic of the context of a job of Once, in whichever of the calls of its methods and
+// whether it stays so or not, leaves no lock held, and uses up no period unless the run has begun.
+func TestPanicOfAContextUsesUpNoPeriod(t *testing.T) {
+	for _, always := range []bool{false, true} {
+		t.Run(fmt.Sprintf("always=%t", always), func(t *testing.T) {
+			r := newRig(t)
+			panics := int64(0)
+			for panicked := true; panicked && !t.Failed(); panics++ {
+				limited, cancel := context.WithCancel(t.Context())
+				ctx := fragile{limited, new(atomic.Int64), always}
+				ctx.left.Store(panics + 1)
+				ran := int64(0)
+				<-calling(new(atomic.Int64), func() {
+					_, _ = r.client.Once("job").Do(ctx, time.Hour, func(context.Context) error { ran++; return nil })
+				})
+				panicked = ctx.left.Swap(math.MaxInt64) <= 0
+				cancel()
+				bed.Eventually(t, fmt.Sprintf("nothing is left but that of a run, after a panic in call %d", panics+1), func() bool {
+					return r.server.Int(t, "EXISTS", "job") == 0 && r.server.Int(t, "EXISTS", luascript.OnceKey("job")) == ran
+				})
+				r.server.Do(t, "DEL", luascript.OnceKey("job"))
+			}
+			testbed.AtLeast(t, panics, 5, "panics")
+		})
+	}
 }
 
 // TestPanicBesideALateCopy: a panic of the context of a quorum's call that has returned, when a copy comes late, ends

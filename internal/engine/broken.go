@@ -29,11 +29,12 @@ func (a *acquisition) broke() {
 		}
 	}
 	a.values, a.obs, a.panicked = context.Background(), nil, true
-	if a.inFlight {
-		a.leaveCommand(a.acquires) // an answer that is there is as good as one that is not: it is undone
-	}
+	answered := a.inFlight && a.leaveCommand(a.acquires) // which is as good as if it were not: it is undone
 	if a.inGates {
 		a.leaveGates()
+	}
+	if answered {
+		a.call.Done()
 	}
 	a.unlead(observe.ErrPanic)
 	won := false

@@ -28,7 +28,8 @@ type claim struct {
 	key    string
 	id     string
 	period time.Duration
-	since  time.Time // when the command that claimed it was sent, or one that may have
+	since  time.Time  // when the command that claimed it was sent, or one that may have
+	hold   *held.Hold // for the run; nil: none was granted
 }
 
 func (l *Lock) claim(period time.Duration) *claim {
@@ -44,23 +45,42 @@ func (l *Lock) Once(ctx context.Context, period time.Duration) (*held.Hold, erro
 	if l.core.isDraining() { // claims no tick from those who can run
 		return nil, lock.ErrClosed
 	}
-	c := l.claim(period)
+	c, over := l.claim(period), false
+	defer func() {
+		if !over { // a panic of ctx: nobody runs
+			c.drop()
+		}
+	}()
+	hold, err := c.begin(ctx, l)
+	over = true
+	return hold, err
+}
+
+func (c *claim) begin(ctx context.Context, l *Lock) (_ *held.Hold, err error) {
 	due, err := c.take(ctx)
 	if err != nil || !due {
 		return nil, err
 	}
-	hold, err := l.Acquire(ctx, 0, 0)
-	if err != nil {
+	if c.hold, err = l.Acquire(ctx, 0, 0); err != nil {
 		return nil, c.giveBack(ctx, err)
 	}
-	if err := c.unfit(ctx, hold); err != nil {
+	if err := c.unfit(ctx, c.hold); err != nil {
 		err = c.giveBack(ctx, err) // under the lock: nobody is told that the period has its run
-		if uerr := hold.Unlock(ctx); uerr != nil && !errors.Is(err, uerr) {
+		if uerr := c.hold.Unlock(ctx); uerr != nil && !errors.Is(err, uerr) {
 			err = lock.Join(err, uerr)
 		}
 		return nil, err
 	}
-	return hold, nil
+	c.hold.Context() // made here: that asks ctx
+	return c.hold, nil
+}
+
+// drop gives back in the background what there may be, for one who can't. Nothing of the caller's ctx goes on.
+func (c *claim) drop() {
+	c.background(func() { _ = c.undoLate(context.Background(), held.VoidTTL) })
+	if c.hold != nil {
+		c.hold.Drop()
+	}
 }
 
 // unfit says why no run may begin under a hold that was granted for the claim. It is stale if another one may have been

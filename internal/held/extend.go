@@ -184,12 +184,14 @@ func (h *Hold) RaiseToken(ctx context.Context, token uint64, limit time.Duration
 		return err
 	}
 	defer r.End()
+	lctx, cancel := context.WithTimeout(ctx, limit) // as in extendOnce
+	defer cancel()
 	c := &sender.Call{Class: sender.Keep, Ctx: context.WithoutCancel(ctx), Cmd: conn.Command{
 		Script: luascript.RaiseToken, Keys: []string{luascript.TokenKey(l.Key)},
 		Args: []string{strconv.FormatUint(token, 10), kind.FenceArg(r.cfg.FenceTTL)},
 	}}
 	r.send.Start(c)
-	if !c.Wait(ctx, time.Now().Add(limit)) && c.Leave(nil) != sender.Answered {
+	if !c.Wait(lctx, time.Time{}) && c.Leave(nil) != sender.Answered {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
