@@ -79,7 +79,7 @@ func (h *hold) ends(ctx context.Context) bool {
 	_, holds := h.members()
 	alive := 0
 	for _, m := range holds {
-		if m.Context().Err() == nil {
+		if endOf(m) == nil {
 			alive++
 		}
 	}
@@ -107,14 +107,8 @@ func (h *hold) adopt(p *part) bool {
 	return h.take([]*part{p}, func() bool { return !h.released && h.alive >= h.need })
 }
 
-// take makes parts the hold's if it may, which is asked under the mutex. A panic in code of the user's changes
-// nothing: that is asked first for what watch needs.
+// take makes parts the hold's if it may, which is asked under the mutex.
 func (h *hold) take(parts []*part, may func() bool) bool {
-	for _, p := range parts {
-		for _, member := range p.holds() {
-			_ = member.Context()
-		}
-	}
 	h.mu.Lock()
 	if !may() {
 		h.mu.Unlock()

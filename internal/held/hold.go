@@ -45,6 +45,7 @@ type Hold struct {
 	untilLease     time.Duration // the lease that until comes from
 	fullUntil      *time.Time    // of a quorum's copy: the local deadline that renewals lead until to; nil: until is all
 	ctx            *holdContext  // nil: nobody has asked for it
+	ended          func()        // see OnEnd
 	cause          error         // why it ended
 	result         error         // what came of an Unlock that gave up waiting
 	lost           *lock.LeaseLostError
@@ -57,7 +58,6 @@ type holdContext struct {
 	cancel  context.CancelCauseFunc // calls no code of the user's
 	forget  func()                  // lets go of the parent, which may be a type of the user's; after cancel
 	carries carried
-	ended   func() // guarded by reg.mu; see OnEnd
 }
 
 // Value implements context.Context.
@@ -127,11 +127,8 @@ func (h *Hold) Context() context.Context {
 func (h *Hold) end() {
 	r := h.session.reg
 	r.mu.Lock()
-	ctx, cause := h.ctx, h.cause
-	var ended func()
-	if ctx != nil {
-		ended, ctx.ended = ctx.ended, nil
-	}
+	ctx, cause, ended := h.ctx, h.cause, h.ended
+	h.ended = nil
 	r.mu.Unlock()
 	if ctx != nil {
 		ctx.cancel(cause)
@@ -146,12 +143,11 @@ func (h *Hold) end() {
 // the client's Close waits for that, as for the end itself. If it has ended so already, f is called
 // at once. f must not block, and calls no code of the user's.
 func (h *Hold) OnEnd(f func()) {
-	_ = h.Context() // which keeps f: most holds have neither
 	r := h.session.reg
 	r.mu.Lock()
 	over := h.state == stateLost || h.state == stateClosed
 	if !over {
-		h.ctx.ended = f
+		h.ended = f
 	}
 	r.mu.Unlock()
 	if over {
