@@ -160,14 +160,13 @@ func (l *Lock) ask(ctx context.Context, op string, cmd conn.Command, worst conn.
 	}
 	defer c.reg.End()
 	deadline := time.Now().Add(c.cfg.UnlockTimeout)
-	lctx, cancel := context.WithDeadline(ctx, deadline) // ctx may be the user's, and panic: not beside a command
-	defer cancel()
+	ended := ctx.Done() // ctx may be the user's, and panic: not beside a command
 	retry := held.NewRetry()
 	last := held.ErrNoAnswer
 	for {
 		call := &sender.Call{Cmd: cmd, Class: sender.Ask, Ctx: context.WithoutCancel(ctx)}
 		c.send.Start(call)
-		if call.Wait(lctx, time.Time{}) || call.Leave(nil) == sender.Answered {
+		if call.Wait(ended, deadline) || call.Leave(nil) == sender.Answered {
 			call.Done()
 			switch {
 			case call.Err == nil:

@@ -269,7 +269,7 @@ func (c *claim) ask(
 	ctx context.Context, op string, cmd func(void time.Duration) conn.Command, limit time.Duration, late func(a *sender.Call, unsure bool),
 ) (r conn.Reply, unsure bool, err error) {
 	var last error // the last failure
-	void, deadline := time.Duration(0), time.Now().Add(limit)
+	void, deadline, ended := time.Duration(0), time.Now().Add(limit), ctx.Done()
 	for retry := held.NewRetry(); ; {
 		switch {
 		case ctx.Err() != nil:
@@ -286,7 +286,7 @@ func (c *claim) ask(
 			call.Class = sender.Acked
 		}
 		c.send.Start(call)
-		if c.isClosed() || !call.Wait(ctx, deadline) { // closed: perhaps too late for who is interrupted
+		if c.isClosed() || !call.Wait(ended, deadline) { // closed: perhaps too late for who is interrupted
 			was := unsure
 			c.reg.More()
 			left := call.Leave(func(a *sender.Call) {

@@ -64,7 +64,7 @@ func (a *acquisition) try() (won bool, err error) {
 	a.acquires = fresh
 	a.core.send.Start(&a.call)
 	a.inFlight = true
-	if !a.call.Wait(a.ctx, a.until) && !a.leaveCommand(fresh) {
+	if !a.call.Wait(a.ctx.Done(), a.until) && !a.leaveCommand(fresh) {
 		return false, stop(a.ended())
 	}
 	a.inFlight = false

@@ -87,7 +87,7 @@ func (h *Hold) extendOnce(ctx context.Context, deadline time.Time, length, asked
 	}
 	c := &sender.Call{Cmd: s.Lock.Kind.Reenter(s.Field, count, asked), Class: sender.Keep, Ctx: context.WithoutCancel(ctx)}
 	gate.start(r.send, c)
-	if !c.Wait(lctx, time.Time{}) {
+	if !c.Wait(lctx.Done(), time.Time{}) {
 		claim := h.claim
 		claim.Retain()
 		switch c.Leave(func(*sender.Call) { s.Heard(asked); claim.Gate.Leave(); claim.Release() }) {
@@ -184,14 +184,13 @@ func (h *Hold) RaiseToken(ctx context.Context, token uint64, limit time.Duration
 		return err
 	}
 	defer r.End()
-	lctx, cancel := context.WithTimeout(ctx, limit) // as in extendOnce
-	defer cancel()
+	ended, deadline := ctx.Done(), time.Now().Add(limit) // ctx is not asked beside a command: it may panic
 	c := &sender.Call{Class: sender.Keep, Ctx: context.WithoutCancel(ctx), Cmd: conn.Command{
 		Script: luascript.RaiseToken, Keys: []string{luascript.TokenKey(l.Key)},
 		Args: []string{strconv.FormatUint(token, 10), kind.FenceArg(r.cfg.FenceTTL)},
 	}}
 	r.send.Start(c)
-	if !c.Wait(lctx, time.Time{}) && c.Leave(nil) != sender.Answered {
+	if !c.Wait(ended, deadline) && c.Leave(nil) != sender.Answered {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}

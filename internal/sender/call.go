@@ -68,13 +68,14 @@ func (s *Sender) Start(c *Call) {
 	c.lane.start(c)
 }
 
-// Wait blocks until the answer is there (true). It returns false when ctx ends,
-// the deadline (if not zero) passes or the sender is interrupted: Leave must follow.
-func (c *Call) Wait(ctx context.Context, deadline time.Time) bool {
+// Wait blocks until the answer is there (true). It returns false when ended, a ctx's Done, is closed,
+// the deadline (if not zero) passes or the sender is interrupted: Leave must follow. The ctx may be the user's,
+// and panic: who does not clean up behind that asks it before Start.
+func (c *Call) Wait(ended <-chan struct{}, deadline time.Time) bool {
 	if deadline.IsZero() {
 		select {
 		case <-c.Signal:
-		case <-ctx.Done():
+		case <-ended:
 			return false
 		}
 	} else {
@@ -84,7 +85,7 @@ func (c *Call) Wait(ctx context.Context, deadline time.Time) bool {
 		case <-c.Signal:
 		case <-t.C:
 			return false
-		case <-ctx.Done():
+		case <-ended:
 			return false
 		}
 	}
