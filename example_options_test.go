@@ -251,11 +251,7 @@ func ExampleClient_Inspect() {
 
 // All locks whose names begin with "orders:".
 func ExampleClient_Locks() {
-	client, err := redlatch.Open(redisURL)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
+	client := open()
 	defer client.Close()
 	ctx := context.Background()
 	hold, err := client.RLock("orders:42").Lock(ctx)
@@ -309,11 +305,7 @@ func ExampleParseOwner() {
 
 // A holder that is gone is evicted; whoever took the lock meanwhile is not.
 func ExampleClient_ForceUnlock() {
-	client, err := redlatch.Open(redisURL)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
+	client := open()
 	defer client.Close()
 	ctx := context.Background()
 	hold, err := client.RLock("report").Lock(ctx)
@@ -341,11 +333,7 @@ func ExampleClient_ForceUnlock() {
 
 // Who took a lock away, and why, stays on the server for those who ask later.
 func ExampleRecorded() {
-	client, err := redlatch.Open(redisURL)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
+	client := open()
 	defer client.Close()
 	ctx := context.Background()
 	hold, err := client.RLock("nightly").Lock(ctx)

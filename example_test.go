@@ -332,11 +332,7 @@ func ExampleClient_Shutdown() {
 // when they are in different processes.
 func ExampleClient_FairLock() {
 	ctx := context.Background()
-	client, err := redlatch.Open(redisURL)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
+	client := open()
 	defer client.Close()
 
 	// A waiter whose process dies is passed over two seconds later.
@@ -411,11 +407,7 @@ func ExampleClient_HeldHandler() {
 
 func ExampleClient_Held() {
 	ctx := context.Background()
-	client, err := redlatch.Open(redisURL)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
+	client := open()
 	defer client.Close()
 
 	hold, err := client.RLock("held:42").Lock(ctx)

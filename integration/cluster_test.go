@@ -27,7 +27,7 @@ func cluster(t *testing.T, change ...func(*redlatch.Config)) (*testbed.ClusterSe
 func TestFrozenClusterNodeDelaysNoOther(t *testing.T) {
 	t.Parallel()
 	const lease = 12 * time.Second
-	set, c := cluster(t, rlLease(lease))
+	set, c := cluster(t, redlatch.WithLeaseTime(lease))
 	frozen := set.Masters(t)[1]
 	var there, well []string
 	for i := 0; len(there) < 700 || len(well) < 200; i++ {

@@ -47,7 +47,7 @@ func evictions(t *testing.T, c *redlatch.Client, name string, most int) []redlat
 // to be recorded, and only of the last ones.
 func TestHistory(t *testing.T) {
 	s := bed.Server(t, "redlatch_history:")
-	shop, op := rlClient(t, s.Addr(), inName("shop/1")), rlClient(t, s.Addr(), inName("ops/7"))
+	shop, op := rlClient(t, s.Addr(), redlatch.WithName("shop/1")), rlClient(t, s.Addr(), redlatch.WithName("ops/7"))
 	testbed.Equal(t, len(evictions(t, op, "", 10)), 0, "evictions before the first")
 	evict(t, shop, op, "silent")
 	if was, err := op.ForceUnlock(t.Context(), "free", redlatch.Recorded("ann", "")); was || err != nil {

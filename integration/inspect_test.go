@@ -14,10 +14,6 @@ import (
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
-func inName(name string) func(*redlatch.Config) {
-	return func(c *redlatch.Config) { c.Name = name }
-}
-
 func inLook(t *testing.T, c *redlatch.Client, name string) redlatch.Inspection {
 	t.Helper()
 	in, err := c.Inspect(t.Context(), name)
@@ -40,9 +36,9 @@ func inUntil(t *testing.T, c *redlatch.Client, name string, ok func(redlatch.Ins
 // Each kind is found by itself, with its holders, where they run, and its waiters.
 func TestInspectEveryKind(t *testing.T) {
 	s := bed.Server(t)
-	holder := rlClient(t, s.Addr(), inName("holder"))
-	waiter := rlClient(t, s.Addr(), inName("waiter"))
-	op := rlClient(t, s.Addr(), inName("operator"))
+	holder := rlClient(t, s.Addr(), redlatch.WithName("holder"))
+	waiter := rlClient(t, s.Addr(), redlatch.WithName("waiter"))
+	op := rlClient(t, s.Addr(), redlatch.WithName("operator"))
 	ctx := t.Context()
 
 	if in := inLook(t, op, "free"); in.Kind != redlatch.KindNone || in.Held() || in.HolderCount != 0 {
@@ -155,7 +151,7 @@ func TestInspectHasOneLimit(t *testing.T) {
 	ctx := t.Context()
 	inLook(t, rlClient(t, s.Addr()), "x") // the server knows the script
 	p := testbed.NewProxy(t, s.Addr())
-	c := rlClient(t, p.Addr(), inName("late"), rlUnlockTimeout(limit), func(c *redlatch.Config) {
+	c := rlClient(t, p.Addr(), redlatch.WithName("late"), redlatch.WithUnlockTimeout(limit), func(c *redlatch.Config) {
 		c.Redis.ConnWriteTimeout = 10 * time.Second // no connection is given up
 	})
 	h := bed.Lock(t, ctx, c.RLock("x"))
@@ -176,7 +172,7 @@ func TestInspectHasOneLimit(t *testing.T) {
 // A Client's connections carry its name and id; a bad name is refused.
 func TestClientName(t *testing.T) {
 	s := bed.Server(t)
-	c := rlClient(t, s.Addr(), inName("checkout/7"))
+	c := rlClient(t, s.Addr(), redlatch.WithName("checkout/7"))
 	for _, c := range []*redlatch.Client{c, rlClient(t, s.Addr())} {
 		list := s.Text(t, "CLIENT", "LIST")
 		if c.Name() == "" || !strings.Contains(list, "name=redlatch:"+c.Name()+":"+c.ID()+" ") {
@@ -190,7 +186,7 @@ func TestClientName(t *testing.T) {
 		want bool
 	}{{"+client|setname", true}, {"-client", false}} {
 		s.SetUser(t, "old", "on", ">pw", "~*", "&*", "+@all", "-client", tc.rule)
-		r := rlClient(t, s.Addr(), inName("resp2"), func(c *redlatch.Config) {
+		r := rlClient(t, s.Addr(), redlatch.WithName("resp2"), func(c *redlatch.Config) {
 			c.Redis.AlwaysRESP2, c.Redis.Username, c.Redis.Password = true, "old", "pw"
 		})
 		bed.Unlock(t, bed.Lock(t, t.Context(), r.RLock("x")))
@@ -232,8 +228,8 @@ func TestDeadReadersAreNotCounted(t *testing.T) {
 // deleted by hand; and a process that is gone looks different from one of which nothing may be known.
 func TestInspectWhoWaitsForAnRLock(t *testing.T) {
 	s := bed.Server(t)
-	holder, first, second := rlClient(t, s.Addr(), inName("holder")), rlClient(t, s.Addr(), inName("first")), rlClient(t, s.Addr(), inName("second"))
-	op := rlClient(t, s.Addr(), inName("operator"))
+	called := func(name string) *redlatch.Client { return rlClient(t, s.Addr(), redlatch.WithName(name)) }
+	holder, first, second, op := called("holder"), called("first"), called("second"), called("operator")
 	ctx := t.Context()
 	h := bed.Lock(t, ctx, holder.RLock("x"))
 	one := bed.Async(ctx, first.RLock("x"))

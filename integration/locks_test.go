@@ -15,7 +15,7 @@ import (
 // ours may have; it ends when the loop, its ctx or the Client does.
 func TestLocks(t *testing.T) {
 	s := bed.Server(t)
-	c, ctx := rlClient(t, s.Addr(), inName("all"), func(c *redlatch.Config) { c.Prefix = "p[1]:" }), t.Context()
+	c, ctx := rlClient(t, s.Addr(), redlatch.WithName("all"), func(c *redlatch.Config) { c.Prefix = "p[1]:" }), t.Context()
 	other := rlClient(t, s.Addr())
 	inForeign(t, s)
 	var holds []redlatch.Hold

@@ -23,7 +23,7 @@ func TestRLockCloseBesideADial(t *testing.T) {
 	s := bed.Server(t)
 	var held atomic.Bool
 	dialling, goOn := make(chan struct{}), make(chan struct{})
-	c := rlClient(t, s.Addr(), rlLease(time.Minute), redlatch.WithConfig(func(cfg *redlatch.Config) {
+	c := rlClient(t, s.Addr(), redlatch.WithLeaseTime(time.Minute), redlatch.WithConfig(func(cfg *redlatch.Config) {
 		cfg.UnlockTimeout = 50 * time.Millisecond
 		cfg.Redis.DialCtxFn = func(ctx context.Context, addr string, d *net.Dialer, _ *tls.Config) (net.Conn, error) {
 			if held.CompareAndSwap(true, false) {

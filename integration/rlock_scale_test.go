@@ -17,7 +17,7 @@ import (
 func TestRLockTenThousandHolds(t *testing.T) {
 	s := bed.Loaded(t)
 	const n, lease, window = 10_000, 16 * time.Second, 8 * time.Second
-	c := rlClient(t, s.Addr(), rlLease(lease), rlUnlockTimeout(time.Minute)) // 10,000 at once
+	c := rlClient(t, s.Addr(), redlatch.WithLeaseTime(lease), redlatch.WithUnlockTimeout(time.Minute)) // 10,000 at once
 	bed.Unlock(t, bed.Lock(t, t.Context(), c.RLock("warm")))
 	goroutines := runtime.NumGoroutine()
 	holds := make([]redlatch.Hold, n)

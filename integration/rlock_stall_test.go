@@ -20,7 +20,7 @@ func TestRLockSlowAnswersLoseNothing(t *testing.T) {
 	const lease = 16 * time.Second // a quarter of it is silence: this machine may take over a second of that
 	s := bed.Loaded(t)
 	p := testbed.NewProxy(t, s.Addr())
-	c := rlClient(t, p.Addr(), rlLease(lease), rlUnlockTimeout(bed.Patience))
+	c := rlClient(t, p.Addr(), redlatch.WithLeaseTime(lease), redlatch.WithUnlockTimeout(bed.Patience))
 	holds := make([]redlatch.Hold, 20)
 	for i := range holds {
 		holds[i] = bed.Lock(t, t.Context(), c.RLock(fmt.Sprintf("l%d", i)))
@@ -46,7 +46,7 @@ func TestRLockConnectsAgainThoughAnswersAreLate(t *testing.T) {
 	const lease = 20 * time.Second // a quarter of it is silence, and this machine may take 1.5 s of that
 	s := bed.Loaded(t)
 	p := testbed.NewProxy(t, s.Addr())
-	c := rlClient(t, p.Addr(), rlLease(lease), rlUnlockTimeout(bed.Patience), func(c *redlatch.Config) {
+	c := rlClient(t, p.Addr(), redlatch.WithLeaseTime(lease), redlatch.WithUnlockTimeout(bed.Patience), func(c *redlatch.Config) {
 		c.Redis.ConnWriteTimeout = lease / 4 // by default 4 s at most
 	})
 	h := bed.Lock(t, t.Context(), c.RLock("l"))
@@ -68,7 +68,7 @@ func TestRLockFrozenServerLosesNothing(t *testing.T) {
 	t.Parallel()
 	const lease = 9 * time.Second // of which 2.4 s are left after a third of it and four tenths
 	s := bed.Server(t)
-	c := rlClient(t, s.Addr(), rlLease(lease))
+	c := rlClient(t, s.Addr(), redlatch.WithLeaseTime(lease))
 	holds := make([]redlatch.Hold, 200) // their renewals are spread: some are under way, some due, some just done
 	for i := range holds {
 		holds[i] = bed.Lock(t, t.Context(), c.RLock(fmt.Sprintf("l%d", i)))

@@ -46,7 +46,7 @@ func TestRLockTenThousandWaiters(t *testing.T) {
 		}
 	}
 	bed.Eventually(t, "all waiters", waiting(n))
-	testbed.Equal(t, rlSubscriptions(t, s, "l"), 1, "subscriptions")
+	testbed.Equal(t, len(s.List(t, "PUBSUB", "CHANNELS")), 1, "subscriptions")
 	testbed.AtMost(t, len(s.ForeignClients(t)), 2, "connections")
 	// Newcomers stand behind those who wait, without asking the server.
 	before := s.CommandStats(t)
@@ -68,45 +68,11 @@ func TestRLockTenThousandWaiters(t *testing.T) {
 	testbed.AtMost(t, calls["unsubscribe"], 2, "calls of unsubscribe")
 }
 
-// A channel that is in use again and again is not unsubscribed at every turn,
-// and one that nobody needs is.
-func TestRLockHotChannelStaysSubscribed(t *testing.T) {
-	s := bed.Server(t)
-	c := rlClient(t, s.Addr())
-	before := s.CommandStats(t)
-	for range 50 {
-		h := bed.Lock(t, t.Context(), c.RLock("l"))
-		got := bed.Async(t.Context(), c.RLock("l"))
-		rlSubscribed(t, s, "l", 1)
-		bed.Unlock(t, h)
-		bed.Unlock(t, bed.Hold(t, got))
-	}
-	testbed.AtMost(t, s.CommandStats(t).Sub(before).Calls["subscribe"], 5, "subscriptions for 50 waits")
-	rlSubscribed(t, s, "l", 0)
-}
-
-// A waiter that comes while a lingering subscription is being dropped gets its
-// message.
-func TestRLockWaitsBesideTheEndOfALingeringSubscription(t *testing.T) {
-	t.Parallel()
-	s := bed.Server(t)
-	c := rlClient(t, s.Addr())
-	for i := range 8 {
-		h := bed.Lock(t, t.Context(), c.RLock("l"), redlatch.WithLease(10*time.Minute))
-		got := bed.Async(t.Context(), c.RLock("l"))
-		rlSubscribed(t, s, "l", 1)
-		bed.Unlock(t, h)
-		bed.Unlock(t, bed.Hold(t, got))
-		// Around the 500 ms after which it is dropped.
-		time.Sleep(500*time.Millisecond + time.Duration(i-4)*3*time.Millisecond)
-	}
-}
-
 // While a lock is held for long, the waiters of a process look once a second, together.
 func TestRLockWaitersDoNotPoll(t *testing.T) {
 	t.Parallel()
 	s := bed.Loaded(t)
-	c := rlClient(t, s.Addr(), rlLease(10*time.Minute)) // no renewal comes meanwhile
+	c := rlClient(t, s.Addr(), redlatch.WithLeaseTime(10*time.Minute)) // no renewal comes meanwhile
 	h := bed.Lock(t, t.Context(), c.RLock("l"))
 	before := s.CommandStats(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -135,7 +101,7 @@ func TestRLockWaitersDoNotPoll(t *testing.T) {
 func TestCalledBesideAnOwnHoldIsNoPoll(t *testing.T) { //nolint:paralleltest // it counts goroutines
 	const java = "8743c9c0-0795-4907-87fd-6c719a6b4586:42"
 	s := bed.Loaded(t)
-	c := rlClient(t, s.Addr(), rlLease(10*time.Minute)) // no renewal comes meanwhile
+	c := rlClient(t, s.Addr(), redlatch.WithLeaseTime(10*time.Minute)) // no renewal comes meanwhile
 	listens := func(channel string) {
 		t.Helper()
 		bed.Eventually(t, "a listener", func() bool { return s.Int(t, "PUBLISH", channel, "0") == 1 })

@@ -18,7 +18,7 @@ import (
 func TestFrozenServerIsUnavailableForAll(t *testing.T) {
 	t.Parallel()
 	s := bed.Loaded(t)
-	c := rlClient(t, s.Addr(), rlLease(time.Minute), func(c *redlatch.Config) {
+	c := rlClient(t, s.Addr(), redlatch.WithLeaseTime(time.Minute), func(c *redlatch.Config) {
 		c.Redis.ConnWriteTimeout = 20 * time.Second // until the connection is given up; silence counts after a second
 	})
 	bed.Unlock(t, bed.Lock(t, t.Context(), c.RLock("warm")))

@@ -202,24 +202,6 @@ func TestQuorumTurnTooShort(t *testing.T) {
 	})
 }
 
-func TestOncePerPeriod(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := redlatchtest.NewServer(t)
-		a, b := s.Client(), s.Client()
-		runs := 0
-		job := func(context.Context) error { runs++; return nil }
-		for tick := range 5 {
-			for _, c := range []*redlatch.Client{a, b} {
-				_, err := c.Once("report").Do(t.Context(), time.Minute, job)
-				wants(t, err, nil)
-				time.Sleep(80 * time.Millisecond) // the second replica is late
-			}
-			testbed.Equal(t, runs, tick+1, "runs after tick", tick)
-			time.Sleep(time.Minute - 160*time.Millisecond)
-		}
-	})
-}
-
 // Both clocks are the bubble's: a lease ends for the server and for its holder.
 func TestLeasesEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -1,14 +1,11 @@
 package main
 
 import (
-	"errors"
 	"net/http"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/redlatch/redlatch"
-	"github.com/redlatch/redlatch/internal/acl"
 )
 
 // Who evicts with unlock or on the page of serve is in the history, with the reason: for people, for programs, on the
@@ -69,39 +66,4 @@ func TestEvictionThatIsNotNoted(t *testing.T) {
 	p.evict("x", h.Owner().String(), "").is(http.StatusOK, `"freed":true`, `"untold":"`)
 	taken(t, h)
 	call(t, s, "history").fails(exitOK)
-}
-
-// The rights that docs/ACL.md lists for the history are enough, and each is needed.
-func TestHistoryACL(t *testing.T) {
-	s, c := beside(t, func(c *redlatch.Config) { c.Prefix = "app:" })
-	user := func(without string) {
-		rules := slices.DeleteFunc(acl.Rules("evict", "history", "record"), func(rule string) bool { return rule == without })
-		s.SetUser(t, "ops", append([]string{"on", ">secret"}, rules...)...)
-	}
-	evicts := func() (lines int, lost bool) {
-		t.Helper()
-		h := hold(t, c.RLock("x"))
-		as := []string{"--url", "redis://ops:secret@" + s.Addr(), "--prefix", "app:"}
-		got := call(t, nil, append(as, "unlock", "x", "--any-owner", "--yes")...).ends(exitOK)
-		taken(t, h)
-		lost = strings.Contains(got.errs, "not in the history")
-		if got = call(t, nil, append(as, "history")...); got.status == exitOK {
-			lines = strings.Count(got.out, "\n")
-		} else if !denied(errors.New(got.errs)) {
-			t.Errorf("history: %d %s", got.status, got.errs)
-		}
-		return lines, lost
-	}
-	for _, tc := range []struct {
-		rule  string
-		lines int
-		lost  bool
-	}{
-		{"", 2, false}, {"~redlatch_history:{app:*", 0, true}, {"+xadd", 2, true}, {"+xrevrange", 0, false},
-	} {
-		user(tc.rule)
-		if lines, lost := evicts(); lines != tc.lines || lost != tc.lost {
-			t.Errorf("without %s: %d lines, lost %v", tc.rule, lines, lost)
-		}
-	}
 }

@@ -46,19 +46,6 @@ func TestFIFOOverEightProcesses(t *testing.T) {
 	bed.End(t, procs...)
 }
 
-// A re-entry passes the queue, which is served after the last unlock.
-func TestReentryPassesTheQueue(t *testing.T) {
-	s := bed.Server(t)
-	l := bed.Client(t, s.Addr()).FairLock(name)
-	outer := lockIt(t, l)
-	got := inLine(t, s, 1, l)
-	inner := bed.Lock(t, outer.Context(), l)
-	bed.Unlock(t, outer)
-	testbed.Equal(t, s.Int(t, "LLEN", queueKey), 1, "the queue after the first of two unlocks")
-	bed.Unlock(t, inner)
-	bed.Unlock(t, inTurn(t, got, 0))
-}
-
 // A TryLock that does not wait leaves no place, and does not take a free lock
 // that somebody waits for.
 func TestTryLockWithoutWait(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 	"github.com/redlatch/redlatch/internal/testbed"
 )
 
-// sets are ways to take some of four locks that stand on three servers.
+// sets are ways to take some of six locks that stand on three servers.
 var sets = []struct {
 	names string
 	of    func(cs []*redlatch.Client) []redlatch.Member
@@ -32,6 +32,7 @@ var sets = []struct {
 	{"fqw", func(cs []*redlatch.Client) []redlatch.Member {
 		return []redlatch.Member{quorum(cs, "q"), cs[2].ReadWriteLock("w").WriteLock(), cs[0].FairLock("f")}
 	}},
+	{"rs", func(cs []*redlatch.Client) []redlatch.Member { return plain(cs[1], "r", "s") }},
 	{"w", func(cs []*redlatch.Client) []redlatch.Member {
 		return []redlatch.Member{cs[2].ReadWriteLock("w").WriteLock()}
 	}},
@@ -110,7 +111,7 @@ func TestSetsUnderFaults(t *testing.T) {
 		for _, s := range list {
 			p := testbed.NewProxy(t, s.Addr())
 			proxies = append(proxies, p)
-			cs = append(cs, bed.Client(t, p.Addr(), lease(3*time.Second)))
+			cs = append(cs, bed.Client(t, p.Addr(), redlatch.WithLeaseTime(3*time.Second)))
 		}
 		for range 5 {
 			all.Go(func() { in.turns(t, cs, stop) })
@@ -136,7 +137,7 @@ func TestSetsUnderFaults(t *testing.T) {
 	ended := make(chan struct{})
 	go func() { all.Wait(); close(ended) }()
 	bed.Receive(t, 2*bed.Patience, ended) // the last of them need two seconds
-	for _, name := range []string{"f", "g", "q", "r", "w"} {
+	for _, name := range []string{"f", "g", "q", "r", "s", "w"} {
 		becomeFree(t, name, list...)
 	}
 }

@@ -6,8 +6,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -367,50 +365,6 @@ func TestNoLivelockInQueues(t *testing.T) {
 		for range n * crowd {
 			bed.Want(t, bed.Receive(t, bed.Patience, done), nil) // all of it takes 0.1 s
 		}
-	}
-}
-
-// TestContention: many who take the same members, in any order, and sets that overlap, from clients of their own, all
-// make progress, and nobody is inside with another one: the race detector sees it, and the counters come out right.
-func TestContention(t *testing.T) {
-	const sets, goroutines, rounds = 4, 16, 4
-	list := servers(t, 3)
-	counts := map[string]*int{"a": new(int), "b": new(int), "c": new(int), "d": new(int)} // each guarded by its lock
-	var all sync.WaitGroup
-	var took atomic.Int64
-	for range sets {
-		cs := clients(t, list)
-		of := map[string]*redlatch.Client{"a": cs[0], "b": cs[0], "c": cs[1], "d": cs[2]}
-		for range goroutines {
-			all.Go(func() {
-				for range rounds {
-					names, members := []string{"a", "b", "c", "d"}, []redlatch.Member(nil)
-					rand.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
-					names = names[:3+rand.IntN(2)] // some leave one out
-					for _, name := range names {
-						members = append(members, of[name].RLock(name))
-					}
-					err := redlatch.MultiLock(members...).Do(t.Context(), func(context.Context) error {
-						for _, name := range names {
-							n := counts[name]
-							was := *n
-							time.Sleep(rand.N(300 * time.Microsecond))
-							*n = was + 1
-						}
-						return nil
-					})
-					if err != nil {
-						t.Error(err)
-						return
-					}
-					took.Add(int64(len(names)))
-				}
-			})
-		}
-	}
-	all.Wait()
-	if sum := *counts["a"] + *counts["b"] + *counts["c"] + *counts["d"]; int64(sum) != took.Load() || sum < 3*sets*goroutines*rounds {
-		t.Errorf("%d updates of %d", sum, took.Load())
 	}
 }
 

@@ -41,10 +41,6 @@ func clients(t *testing.T, list []*testbed.Server, change ...func(*redlatch.Conf
 	return out
 }
 
-func lease(d time.Duration) func(*redlatch.Config) {
-	return func(c *redlatch.Config) { c.LeaseTime = d }
-}
-
 // copies are the copies of one lock, one per client.
 func copies(cs []*redlatch.Client, name string, opts ...redlatch.Option) []redlatch.Member {
 	out := make([]redlatch.Member, len(cs))

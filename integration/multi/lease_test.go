@@ -17,7 +17,7 @@ import (
 func TestQuorumKeepsALongLease(t *testing.T) {
 	t.Parallel()
 	const leaseTime, long = 3 * time.Second, 8 * time.Second
-	x := quorums(t, 3, lease(leaseTime))
+	x := quorums(t, 3, redlatch.WithLeaseTime(leaseTime))
 	began := time.Now()
 	outer := bed.Lock(t, t.Context(), x.Lock("again"))
 	holds := map[string]redlatch.Hold{
@@ -85,7 +85,7 @@ func TestLostHoldIsRenewedNoMore(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			list := servers(t, 3)
-			cs := clients(t, list, lease(leaseTime))
+			cs := clients(t, list, redlatch.WithLeaseTime(leaseTime))
 			h := bed.Lock(t, t.Context(), tc.of(cs), redlatch.WithLease(tc.lease))
 			stays := func() bool { return list[tc.left].Int(t, "EXISTS", "l") == 1 }
 			bed.Eventually(t, "the copy that is to stay", stays)
@@ -113,7 +113,7 @@ func TestLostHoldIsUnlocked(t *testing.T) {
 	t.Parallel()
 	const leaseTime = 4 * time.Second
 	list := servers(t, 2)
-	cs := clients(t, list, lease(leaseTime))
+	cs := clients(t, list, redlatch.WithLeaseTime(leaseTime))
 	job := redlatch.WithOwner(t.Context(), "job")
 	own := bed.Lock(t, job, cs[1].RLock("own"))
 	h := bed.Lock(t, job, redlatch.MultiLock(cs[0].RLock("l"), cs[1].RLock("l"), cs[1].RLock("own")))

@@ -25,7 +25,7 @@ func TestQuorumWithTwoAway(t *testing.T) {
 	)
 	for what, goes := range away {
 		t.Run(what, func(t *testing.T) {
-			x := quorums(t, 5, lease(20*time.Second))
+			x := quorums(t, 5, redlatch.WithLeaseTime(20*time.Second))
 			q := x.Lock("q")
 			h := whole(t, t.Context(), q)
 			token := h.Token()
@@ -62,8 +62,8 @@ func TestQuorumWithTwoAway(t *testing.T) {
 // within 500 ms, its limit, is rightly told of, too: a busy machine does that now and then, not in every attempt.
 func TestQuorumThreeDown(t *testing.T) {
 	t.Parallel()
-	const most = 3500 * time.Millisecond     // in 4 s a connection counts as broken
-	x := quorums(t, 5, lease(3*time.Minute)) // what is left behind stays for longer than the test waits
+	const most = 3500 * time.Millisecond                      // in 4 s a connection counts as broken
+	x := quorums(t, 5, redlatch.WithLeaseTime(3*time.Minute)) // what is left behind stays for longer than the test waits
 	q := x.Lock("q")
 	tells := func(unavailable bool, of ...int) {
 		t.Helper()
@@ -117,7 +117,7 @@ func TestQuorumThreeDown(t *testing.T) {
 func TestWaitEndsBesideASilentQuorum(t *testing.T) {
 	t.Parallel()
 	const wait = 20 * time.Millisecond
-	x := quorums(t, 3, lease(20*time.Second))
+	x := quorums(t, 3, redlatch.WithLeaseTime(20*time.Second))
 	q := quorum(x.Through, "q", redlatch.Fenced())
 	both := redlatch.MultiLock(q, bed.Client(t, bed.Server(t).Addr()).RLock("other"))
 	bed.Unlock(t, bed.Lock(t, t.Context(), both))
@@ -146,7 +146,7 @@ func TestQuorumWithoutINFO(t *testing.T) {
 	for i, s := range list {
 		s.SetUser(t, "app", "on", ">secret", "~*", "&*", "+@all", []string{"+info", "-info", "-info"}[i])
 	}
-	q := quorum(clients(t, list, lease(4*time.Second), func(c *redlatch.Config) {
+	q := quorum(clients(t, list, redlatch.WithLeaseTime(4*time.Second), func(c *redlatch.Config) {
 		c.Redis.Username, c.Redis.Password = "app", "secret"
 	}), "q")
 	err := bed.Get(t, bed.Async(t.Context(), q)).Err
@@ -167,7 +167,7 @@ func TestQuorumWithoutINFO(t *testing.T) {
 func TestQuorumLoss(t *testing.T) {
 	t.Parallel()
 	const leaseTime = 9 * time.Second // no stall of the machine ends it, or is as long as the time between two checks
-	x := quorums(t, 5, lease(leaseTime))
+	x := quorums(t, 5, redlatch.WithLeaseTime(leaseTime))
 	h := whole(t, t.Context(), x.Lock("q"))
 	x.Servers[0].Kill(t)
 	x.Servers[1].Do(t, "DEL", "q")
@@ -221,7 +221,7 @@ func TestQuorumExtendsAllItsCopies(t *testing.T) {
 func TestValidUntilIsOfWhatIsHeld(t *testing.T) {
 	t.Parallel()
 	const leaseTime = 12 * time.Second
-	x := quorums(t, 3, lease(leaseTime))
+	x := quorums(t, 3, redlatch.WithLeaseTime(leaseTime))
 	o := bed.Lock(t, t.Context(), bed.Client(t, x.Servers[0].Addr()).RLock("o"))
 	h := whole(t, o.Context(), x.Lock("q"))
 	x.Servers[2].Freeze(t)

@@ -43,8 +43,8 @@ func staysOut(t *testing.T, l redlatch.Locker, first redlatch.Hold) {
 func TestRestartedNodeStaysOut(t *testing.T) {
 	t.Parallel()
 	const leaseTime = 6 * time.Second
-	x := quorums(t, 3, lease(leaseTime))
-	strangers := clients(t, x.Servers, lease(leaseTime))
+	x := quorums(t, 3, redlatch.WithLeaseTime(leaseTime))
+	strangers := clients(t, x.Servers, redlatch.WithLeaseTime(leaseTime))
 	time.Sleep(leaseTime * 5 / 4) // all of them count, and nobody asks them
 	first, restarted := forgotten(t, x, x.Lock("q"), redlatch.WithLease(5*leaseTime))
 	for _, p := range x.Proxies {
@@ -91,7 +91,7 @@ func TestACopyThatIsLockedAloneToo(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
-			x := quorums(t, 3, lease(leaseTime))
+			x := quorums(t, 3, redlatch.WithLeaseTime(leaseTime))
 			time.Sleep(leaseTime * 5 / 4) // all of them count
 			ctx, alone := redlatch.WithOwner(t.Context(), "both"), []redlatch.Hold{}
 			each := func(lock func(t *testing.T, ctx context.Context, l redlatch.Locker) redlatch.Hold) {
@@ -131,7 +131,7 @@ func TestRestartIsNoNewDeployment(t *testing.T) {
 	t.Parallel()
 	const leaseTime = 9 * time.Second
 	began := time.Now()
-	x := quorums(t, 3, lease(leaseTime))
+	x := quorums(t, 3, redlatch.WithLeaseTime(leaseTime))
 	first, restarted := forgotten(t, x, x.Beside("q"))
 	strangers := x.Fresh(t)
 	saw, later := x.Lock("q"), x.Kind.New(strangers, "q")
@@ -154,7 +154,7 @@ func TestNewDeployment(t *testing.T) {
 	t.Parallel()
 	const leaseTime = 5 * time.Second
 	began := time.Now()
-	x := quorums(t, 3, lease(leaseTime))
+	x := quorums(t, 3, redlatch.WithLeaseTime(leaseTime))
 	l := x.Lock("new")
 	busy := bed.Lock(t, t.Context(), x.Direct[2].RLock("new"))
 	_, err := l.TryLock(t.Context(), 0, 0)
@@ -177,7 +177,7 @@ func TestNewDeployment(t *testing.T) {
 func TestAYoungCopyIsTheHoldsToo(t *testing.T) {
 	t.Parallel()
 	const leaseTime = 6 * time.Second
-	x := quorums(t, 3, lease(leaseTime))
+	x := quorums(t, 3, redlatch.WithLeaseTime(leaseTime))
 	time.Sleep(leaseTime * 5 / 4) // all of them count
 	x.Servers[2].Restart(t, testbed.Empty)
 	h := whole(t, t.Context(), x.Lock("q"))

@@ -133,7 +133,7 @@ func TestQuorumUpgradeIsRefusedPastWaitingWriters(t *testing.T) {
 func TestYoungServersSayNothingOfReaders(t *testing.T) {
 	t.Parallel()
 	list := servers(t, 3)
-	long := lease(5 * time.Minute) // no server is that old
+	long := redlatch.WithLeaseTime(5 * time.Minute) // no server is that old
 	read, _ := readWrite(clients(t, list, long))
 	otherRead, otherWrite := readWrite(clients(t, list, long))
 	bed.Unlock(t, bed.Lock(t, t.Context(), read))

@@ -150,7 +150,7 @@ func TestFencedQuorumKeepsALateCopy(t *testing.T) {
 	for what, behind := range map[string]bool{"its token is newer": false, "its counter is behind": true} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
-			x := quorums(t, 3, lease(leaseTime))
+			x := quorums(t, 3, redlatch.WithLeaseTime(leaseTime))
 			q, counter := x.Lock("q"), luascript.TokenKey("q")
 			x.Proxies[2].Delay(testbed.Requests, leaseTime/60) // a node has leaseTime/20 to answer
 			var h redlatch.Hold
@@ -190,7 +190,7 @@ func TestFencedQuorumKeepsALateCopy(t *testing.T) {
 func TestFencedReentryTakesTheFreeCopy(t *testing.T) {
 	t.Parallel()
 	const leaseTime = 6 * time.Second // no stall of the machine ends it
-	x := quorums(t, 3, lease(leaseTime))
+	x := quorums(t, 3, redlatch.WithLeaseTime(leaseTime))
 	busy := bed.Lock(t, t.Context(), x.Direct[2].RLock("q"))
 	job := redlatch.WithOwner(t.Context(), "job") // so that the one's end is not the other's
 	h := bed.Lock(t, job, x.Lock("q"))
@@ -206,7 +206,7 @@ func TestFencedReentryTakesTheFreeCopy(t *testing.T) {
 // is there in its stead.
 func TestFencedReentryHasTheTokenOfItsHold(t *testing.T) {
 	t.Parallel()
-	x := quorums(t, 3, lease(6*time.Second))
+	x := quorums(t, 3, redlatch.WithLeaseTime(6*time.Second))
 	busy := bed.Lock(t, t.Context(), x.Direct[2].RLock("q"))
 	h := bed.Lock(t, t.Context(), x.Lock("q"))
 	bed.Unlock(t, busy)
@@ -230,7 +230,7 @@ func TestFencedReentryHasTheTokenOfItsHold(t *testing.T) {
 // the lock anew: with a token that is newer than those of the holders between.
 func TestFencedQuorumAfterALostOne(t *testing.T) {
 	t.Parallel()
-	x := quorums(t, 3, lease(5*time.Second)) // no stall of the machine ends it
+	x := quorums(t, 3, redlatch.WithLeaseTime(5*time.Second)) // no stall of the machine ends it
 	job := redlatch.WithOwner(t.Context(), "job")
 	lost := whole(t, job, x.Lock("q"))
 	first := lost.Token()

@@ -15,7 +15,7 @@ import (
 // The process dies in the middle of a run: nobody else starts before its lease has
 // ended, and then somebody does.
 func TestTheProcessDiesInTheMiddle(t *testing.T) {
-	x := newScene(t, leaseTime(time.Second))
+	x := newScene(t, redlatch.WithLeaseTime(time.Second))
 	end := running(t, x.Server, t.Context(), x.c)
 	x.proxy.Refuse() // it is dead as far as the server can tell
 	x.proxy.Cut()
@@ -73,7 +73,7 @@ func TestALateCommandOfAGivenUpClaimIsRefused(t *testing.T) {
 
 // While the server is away, Do tries until the next tick is at hand, or ctx ends.
 func TestAnUnreachableServer(t *testing.T) {
-	x := newScene(t, leaseTime(3*time.Second))
+	x := newScene(t, redlatch.WithLeaseTime(3*time.Second))
 	o := x.c.Once("report")
 	x.proxy.Refuse()
 	x.proxy.Cut()

@@ -33,10 +33,6 @@ func server(t *testing.T) *testbed.Server {
 	return bed.Loaded(t, "redlatch_once:", "runs")
 }
 
-func leaseTime(d time.Duration) func(*redlatch.Config) {
-	return func(c *redlatch.Config) { c.LeaseTime = d }
-}
-
 func itoa(n int64) string { return strconv.FormatInt(n, 10) }
 
 func nothing(context.Context) error { return nil }

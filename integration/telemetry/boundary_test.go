@@ -182,8 +182,8 @@ func traced(c *redlatch.Config, opt sdktrace.TracerProviderOption) {
 }
 
 // Code of the user's that blocks or panics, about some locks, holds up nobody else, wherever it is
-// called: all the others are renewed, acquired and found lost as ever; what a caller who has gone
-// left on the server is given back; and Close has its bound.
+// called: all the others are renewed, acquired, found lost and at an end as ever; what a caller who has
+// gone left on the server is given back; and Close has its bound.
 func TestCodeOfTheUsersHoldsUpNobodyElse(t *testing.T) {
 	for where, border := range borders {
 		for _, panics := range []bool{false, true} {
@@ -200,8 +200,8 @@ func misbehave(t *testing.T, m *misbehaving, set func(*misbehaving, *redlatch.Co
 	const lease = 2 * checked // a busy machine stalls for longer than a third of the shorter one
 	r := bare(t)
 	proxy := testbed.NewProxy(t, r.server.Addr())
-	c := r.open(leaseTime(lease), through(proxy), func(c *redlatch.Config) {
-		c.UnlockTimeout = 2 * time.Second
+	c := r.open(redlatch.WithLeaseTime(lease), through(proxy), func(c *redlatch.Config) {
+		c.UnlockTimeout, c.Telemetry.RenewalSpans = 2*time.Second, true
 		set(m, c)
 	})
 	unblock := sync.OnceFunc(func() { m.armed.Store(false); close(m.open) })
@@ -217,8 +217,15 @@ func misbehave(t *testing.T, m *misbehaving, set func(*misbehaving, *redlatch.Co
 	testbed.Must(t, err)
 	whole, err := redlatch.MultiLock(c.RLock("bad-whole"), c.FairLock("bad-fellow")).Lock(bad)
 	testbed.Must(t, err)
-	ends, too := taken.Context(), whole.Context()
 	lost := bed.Lock(t, t.Context(), c.RLock("good-lost"))
+	ends := map[string]context.Context{
+		"the loss of another lock": lost.Context(), "the loss of a bad lock": taken.Context(), "the loss of a bad MultiLock": whole.Context(),
+	}
+	for name, ctx := range map[string]context.Context{"good-fixed": t.Context(), "bad-fixed": bad} {
+		h, err := c.RLock(name).Lock(ctx, redlatch.WithLease(checked))
+		testbed.Must(t, err)
+		ends["the end of "+name] = h.Context()
+	}
 	busy := bed.Lock(t, t.Context(), r.open().RLock("bad-busy"))
 
 	// One whose caller leaves while the answer is on its way.
@@ -272,9 +279,9 @@ func misbehave(t *testing.T, m *misbehaving, set func(*misbehaving, *redlatch.Co
 	for i := range 3 {
 		useful(fmt.Sprint("good", i))
 	}
-	within(t, "the loss of another lock", lost.Context().Done())
-	within(t, "the loss of a bad lock", ends.Done())
-	within(t, "the loss of a bad MultiLock", too.Done())
+	for what, ctx := range ends {
+		within(t, what, ctx.Done())
+	}
 	if m.armed.Load() && (!needed || ctxs) { // a client that blocks can't give back
 		bed.Eventually(t, "the late grant is given back", func() bool { return r.server.Int(t, "EXISTS", "bad-late") == 0 })
 	}

@@ -58,7 +58,7 @@ func TestHoldersInTurn(t *testing.T) {
 	for how, d := range map[string]time.Duration{"released": -1, "passed on": 5 * time.Second, "both": 0} {
 		t.Run(how, func(t *testing.T) {
 			const waiters = 13
-			r := newRig(t, leaseTime(time.Minute), tenure(d))
+			r := newRig(t, redlatch.WithLeaseTime(time.Minute), tenure(d))
 			spans := r.turns(r.client.RLock("orders:42"), waiters, func() {
 				r.ended("acquire", 3) // the first waiter has seen the holder, again when its subscription stood
 				bed.Eventually(t, "it has read that answer", func() bool { return testbed.GoroutinesIn("(*acquisition).try") == 0 })

@@ -23,7 +23,7 @@ func TestLogOfANestedCallWithTheWrongContext(t *testing.T) {
 		}
 		t.Run(k.Name, func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t, leaseTime(checked))
+			r := newRig(t, redlatch.WithLeaseTime(checked))
 			l := k.New(r.clients, "a")
 			outer := bed.Lock(t, t.Context(), l)
 			ctx, cancel := context.WithCancel(t.Context())
@@ -58,8 +58,8 @@ func TestLogOfANestedCallWithTheWrongContext(t *testing.T) {
 // TestLogOfOrdinaryWaitsIsEmpty: nobody is told of a wait for another process, nor of many short ones for
 // one's own.
 func TestLogOfOrdinaryWaitsIsEmpty(t *testing.T) {
-	r := newRig(t, leaseTime(checked))
-	theirs := bed.Lock(t, t.Context(), r.open(leaseTime(checked)).RLock("b"))
+	r := newRig(t, redlatch.WithLeaseTime(checked))
+	theirs := bed.Lock(t, t.Context(), r.open(redlatch.WithLeaseTime(checked)).RLock("b"))
 	ctx, cancel := context.WithTimeout(t.Context(), checked)
 	defer cancel()
 	waits := bed.Async(ctx, r.client.RLock("b"))

@@ -50,8 +50,6 @@ type rig struct {
 
 type setting = func(*redlatch.Config)
 
-func leaseTime(d time.Duration) setting { return func(c *redlatch.Config) { c.LeaseTime = d } }
-
 // tenure is for how long an RLock may be passed on inside the process; negative: never.
 func tenure(d time.Duration) setting { return func(c *redlatch.Config) { c.Tenure = d } }
 

@@ -121,7 +121,7 @@ func TestPanicOfTheCodeThatIsTold(t *testing.T) {
 func TestWhatIsToldMayAskTheHold(t *testing.T) {
 	var now atomic.Pointer[redlatch.Hold]
 	looked := atomic.Int64{}
-	r := newRig(t, leaseTime(checked), nosy{func(string) {
+	r := newRig(t, redlatch.WithLeaseTime(checked), nosy{func(string) {
 		if h := now.Load(); h != nil {
 			_, _ = (*h).ValidUntil(), (*h).Token()
 			looked.Add(1)
@@ -141,24 +141,6 @@ func TestWhatIsToldMayAskTheHold(t *testing.T) {
 		testbed.AtLeast(t, looked.Load(), before+1, how, "what was told")
 		now.Store(nil)
 	}
-}
-
-// TestBlockedCodeDoesNotDelayTheLossOfAWhole: the section of a MultiLock hears of the loss first,
-// whatever the code does that is told of it.
-func TestBlockedCodeDoesNotDelayTheLossOfAWhole(t *testing.T) {
-	var blocks atomic.Bool
-	open := make(chan struct{})
-	r := newRig(t, leaseTime(checked), nosy{func(name string) {
-		if whole(name) && blocks.Load() {
-			<-open
-		}
-	}}.config)
-	h := bed.Lock(t, t.Context(), redlatch.MultiLock(r.client.RLock("a"), r.client.RLock("b")))
-	blocks.Store(true)
-	r.server.Int(t, "DEL", "a")
-	within(t, "the section", h.Context().Done())
-	close(open)
-	_ = h.Unlock(t.Context())
 }
 
 // TestEndOfAQuorumIsToldBeforeCloseReturns: the Close that takes the majority waits until that is told,
@@ -207,7 +189,7 @@ func TestAnOperatorsLateCommandIsToldOfInTheBackground(t *testing.T) {
 // A loss is logged before Close returns, also when it is found while Close runs. Who finds it ends
 // the hold's context first, which takes a while here, and tells of it afterwards.
 func TestALossIsLoggedBeforeCloseReturns(t *testing.T) {
-	r := newRig(t, leaseTime(checked), off)
+	r := newRig(t, redlatch.WithLeaseTime(checked), off)
 	h := bed.Lock(t, t.Context(), r.client.RLock("a"))
 	cancels := make([]context.CancelFunc, 200_000)
 	for i := range cancels {

@@ -10,6 +10,17 @@ import (
 	"github.com/redlatch/redlatch/lock"
 )
 
+// granted takes what a server granted of a lock, in a registry after whose holds nobody looks but the test.
+func granted(t *testing.T, leaseTime time.Duration, g *Grant) (*Registry, *Hold) {
+	t.Helper()
+	r := &Registry{cfg: Config{LeaseTime: leaseTime, News: &observe.News{}, Log: slog.New(slog.DiscardHandler)}, epoch: g.Sent}
+	r.dog = newWatchdog(r)
+	g.Lock, g.Claim, g.Ctx = &Lock{Key: "l", Kind: plain{}}, newOwner().Claim(r, "l"), t.Context()
+	h, err := r.Take(g)
+	testbed.Must(t, err)
+	return r, h
+}
+
 // What a machine slept of a lease is gone, though its wall clock had been set back since the deadline was made. The
 // server need not be there to tell.
 func TestASleepCountsThoughTheWallClockWasSetBack(t *testing.T) {
@@ -17,12 +28,7 @@ func TestASleepCountsThoughTheWallClockWasSetBack(t *testing.T) {
 	const length = 30 * time.Second
 	for what, fixed := range map[string]time.Duration{"the watchdog's": 0, "a fixed lease": length} {
 		now := time.Now()
-		r := &Registry{cfg: Config{LeaseTime: length, News: &observe.News{}, Log: slog.New(slog.DiscardHandler)}, epoch: now}
-		r.dog = newWatchdog(r) // nobody looks but the test
-		h, err := r.Take(&Grant{
-			Lock: &Lock{Key: "l", Kind: plain{}}, Claim: newOwner().Claim(r, "l"), Ctx: t.Context(), Fixed: fixed, Lease: length, Sent: now,
-		})
-		testbed.Must(t, err)
+		r, h := granted(t, length, &Grant{Fixed: fixed, Lease: length, Sent: now})
 		h.session.renewing = true // so that no command is sent
 		if r.dog.look(testbed.WallAt(t, now.Add(time.Second), -time.Hour)); h.Ended() != nil {
 			t.Fatalf("%s: the wall clock was set back: %v", what, h.Ended())
@@ -40,12 +46,7 @@ func TestASleepCountsForTheEndThatRenewalsLeadTo(t *testing.T) {
 	t.Parallel()
 	const length, back = 30 * time.Second, -time.Hour
 	now := time.Now()
-	r := &Registry{cfg: Config{LeaseTime: length, News: &observe.News{}, Log: slog.New(slog.DiscardHandler)}, epoch: now}
-	r.dog = newWatchdog(r) // nobody looks but the test
-	h, err := r.Take(&Grant{
-		Lock: &Lock{Key: "l", Kind: plain{}}, Claim: newOwner().Claim(r, "l"), Ctx: t.Context(), Fixed: 4 * length / 3, Lease: length, Sent: now,
-	})
-	testbed.Must(t, err)
+	r, h := granted(t, length, &Grant{Fixed: 4 * length / 3, Lease: length, Sent: now})
 	r.dog.look(testbed.WallAt(t, now.Add(time.Second), back))
 	renewed := testbed.WallAt(t, now.Add(length/2), back)
 	r.dog.renewedLocked(h.session, renewed, renewed, length)
@@ -61,13 +62,7 @@ func TestASleepCountsForTheEndThatRenewalsLeadTo(t *testing.T) {
 func TestALongGrantIsConfirmedWithinLeaseTime(t *testing.T) {
 	t.Parallel()
 	const length = time.Second
-	r := &Registry{cfg: Config{LeaseTime: length, News: &observe.News{}, Log: slog.New(slog.DiscardHandler)}, epoch: time.Now()}
-	r.dog = newWatchdog(r)
-	h, err := r.Take(&Grant{
-		Lock: &Lock{Key: "l", Kind: plain{}}, Claim: newOwner().Claim(r, "l"), Ctx: t.Context(), Fixed: 10 * length, Lease: 10 * length,
-		Sent: time.Now(), Handed: true, Lasts: 5 * length,
-	})
-	testbed.Must(t, err)
+	_, h := granted(t, length, &Grant{Fixed: 10 * length, Lease: 10 * length, Sent: time.Now(), Handed: true, Lasts: 5 * length})
 	testbed.AtMost(t, time.Until(h.session.grant.confirmAt), length/2, "it is confirmed in")
 	testbed.AtLeast(t, time.Until(h.ValidUntil()), 4*length, "it lasts for")
 }

@@ -95,15 +95,3 @@ func TestClusterMovesSlotsAndFailsOver(t *testing.T) {
 	Equal(t, c.AwaitTakeover(t, slot, next), other, "who took over, of the former masters")
 	has(t, other, key, "v")
 }
-
-func TestSlotOfKeysWithTags(t *testing.T) {
-	s := started(t, func(port int) []string {
-		bus, _ := busArgs(t, port)
-		return append(bus, "--cluster-enabled", "yes")
-	}, "")
-	for _, key := range []string{"", "a", "{a}b", "x{a}y", "{}a", "{a", "a}b{c}d", "{{a}}", "\x00\xff", "123456789", "{orders}:42"} {
-		if got := s.Int(t, "CLUSTER", "KEYSLOT", key); int(got) != Slot(key) {
-			t.Errorf("%q: Slot says %d, the server %d", key, Slot(key), got)
-		}
-	}
-}

@@ -55,21 +55,4 @@ func TestClusterKinds(t *testing.T) {
 			}
 		}
 	}
-	for _, name := range []string{"shared", "order:{42}", "{x}y", "with space"} {
-		t.Run("a writer who reads lets readers in: "+name, func(t *testing.T) {
-			a, b := clients[0].ReadWriteLock(name), clients[1].ReadWriteLock(name, redlatch.WithSkipAfter(10*time.Minute))
-			w := take(t, t.Context(), a.WriteLock())
-			r := take(t, w.Context(), a.ReadLock())
-			got := waiting(t, b.ReadLock(), func() bool { return len(set.LockChannels(t, name)) > 0 })
-			set.NodeOfKey(t, name).AwaitQuiet(t)
-			bed.Unlock(t, w)
-			other := bed.HoldWithin(t, lease/2, got) // by a message
-			if _, err := b.WriteLock().TryLock(t.Context(), 0, 0); !errors.Is(err, redlatch.ErrNotAcquired) {
-				t.Errorf("a writer beside readers: %v", err)
-			}
-			bed.Unlock(t, r)
-			bed.Unlock(t, other)
-			bed.Unlock(t, take(t, t.Context(), a.WriteLock()))
-		})
-	}
 }
