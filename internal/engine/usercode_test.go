@@ -3,16 +3,19 @@ package engine_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/redlatch/redlatch/internal/engine"
 	"github.com/redlatch/redlatch/internal/held"
+	"github.com/redlatch/redlatch/internal/lease"
 	"github.com/redlatch/redlatch/internal/observe"
 	"github.com/redlatch/redlatch/internal/testbed"
 	"github.com/redlatch/redlatch/lock"
@@ -143,6 +146,80 @@ func TestObserverOfAWithdrawnCommandHoldsNothingUp(t *testing.T) {
 	close(open)
 	close(stuck)
 	all.Wait()
+}
+
+// Code of the user's that blocks, about some locks, holds up nobody else, wherever it is called: the others end at
+// their deadlines, are found lost, renewed, locked and unlocked as ever; what a caller who has gone left on the
+// server is given back; and Close ends within its time.
+func TestCodeThatBlocksHoldsUpNobodyElse(t *testing.T) {
+	for _, where := range []string{
+		"log", "ended:expired:fixed0", "ended:lost:lost", "ended:closed:stays", "renewed", "batch", // in the background
+		"acquire", "command:acquire", "command end:acquire", "end", atRelease, "command end:release", atReleaseEnd,
+	} {
+		bubble(t, where, func(t *testing.T) { blocksAt(t, where) })
+	}
+}
+
+func blocksAt(t *testing.T, where string) {
+	type slow struct{}
+	open := make(chan struct{})
+	unblock := sync.OnceFunc(func() { close(open) })
+	defer unblock()
+	var blocked atomic.Bool
+	block := func(at string) {
+		if at == where {
+			blocked.Store(true)
+			<-open
+		}
+	}
+	f, core := withUsers(t, &users{func(ctx context.Context, at string, _ error) {
+		if ctx.Value(slow{}) != nil || strings.HasPrefix(at, "ended:") || at == "renewed" || at == "batch" {
+			block(at)
+		}
+	}}, logFunc(func(string) { block("log") }))
+	limited, cancel := context.WithTimeout(t.Context(), time.Hour) // for who does wait, after all
+	defer cancel()
+	ctx := context.WithValue(t.Context(), slow{}, true)
+	for i := range 50 { // more than there are carriers
+		go func() {
+			if h, err := plain(core, fmt.Sprint("slow", i)).Lock(ctx); err == nil {
+				_ = h.Unlock(ctx)
+			}
+		}()
+	}
+	kept, lost := take(t, limited, core, "kept"), take(t, limited, core, "lost")
+	take(t, limited, core, "stays")
+	f.forget("lost") // somebody else may take it
+	f.onBefore(fault{key: "late", pause: time.Second}.hook())
+	gone, leave := context.WithTimeout(t.Context(), time.Second/2)
+	defer leave()
+	late := locking(gone, core, "late")
+	sent := time.Now()
+	var fixed []lock.Hold
+	for i := range 8 {
+		fixed = append(fixed, take(t, limited, core, fmt.Sprint("fixed", i), lock.WithLease(time.Duration(i/2+1)*time.Second)))
+	}
+	for i, h := range fixed {
+		<-h.Context().Done()
+		testbed.Equal(t, time.Since(lease.LocalDeadline(sent, time.Duration(i/2+1)*time.Second)), 0, "how late a lease ended of seconds:", i/2+1)
+	}
+	for range 10 {
+		free(t, start(func() (lock.Hold, error) { return plain(core, "l").TryLock(t.Context(), time.Second, 0) }).has(t, "another"))
+	}
+	time.Sleep(leaseTime / 2)
+	late.ends(t, context.DeadlineExceeded)
+	testbed.Equal(t, f.count("late"), 0, "what the late grant counts")
+	if lost.Context().Err() == nil {
+		t.Error("the context of who lost the lock goes on")
+	}
+	time.Sleep(10 * leaseTime)
+	free(t, kept)
+	closes(t, core)
+	if !blocked.Load() {
+		t.Error("nothing blocked")
+	}
+	unblock()
+	synctest.Wait()
 }
 
 // What is told of a hold comes in the order in which it happened.
